@@ -10,7 +10,7 @@ BUILD_PACKAGES=(
   libboost-dev                            # Beast and Asio, headers only
   nlohmann-json3-dev libyaml-cpp-dev libcli11-dev libssl-dev
   libgtest-dev libgmock-dev librapidcheck-dev
-  postgresql postgresql-client            # the private server of `up` and of the tests
+  postgresql                              # the private server of `up` and of the tests
   python3                                 # demo, lint and the reports
   curl ca-certificates tzdata git
 )
