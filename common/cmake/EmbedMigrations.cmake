@@ -1,0 +1,13 @@
+# Writes OUT: db::kMigrations from FILES (NNNN_name.sql). Run with cmake -P.
+set(text "// Generated from common/migrations by common/cmake/EmbedMigrations.cmake.\n#pragma once\n\n#include \"common/db/migrator.h\"\n\nnamespace tenure::db {\n\ninline constexpr Migration kMigrations[] = {\n")
+foreach(file IN LISTS FILES)
+  get_filename_component(stem "${file}" NAME_WE)
+  if(NOT stem MATCHES "^([0-9][0-9][0-9][0-9])_([a-z0-9_]+)$")
+    message(FATAL_ERROR "${file} is not named NNNN_name.sql")
+  endif()
+  math(EXPR version "1${CMAKE_MATCH_1} - 10000")
+  file(READ "${file}" body)
+  string(APPEND text "    {${version}, \"${CMAKE_MATCH_2}\", R\"tenure_sql(${body})tenure_sql\"},\n")
+endforeach()
+string(APPEND text "};\n\n}  // namespace tenure::db\n")
+file(WRITE "${OUT}" "${text}")
