@@ -25,9 +25,13 @@ absl::Status ConnectionError(PGconn* connection) {
 
 absl::Status ResultError(PGconn* connection, const PGresult* result) {
   const char* state = PQresultErrorField(result, PG_DIAG_SQLSTATE);
-  // An error without SQLSTATE is libpq's own: the connection broke. Class 57P
-  // is the server ending it.
-  const bool lost = state == nullptr || PQstatus(connection) == CONNECTION_BAD;
+  // An error without SQLSTATE is libpq's own: the connection broke. With FATAL
+  // and PANIC the server ends it.
+  const char* severity =
+      PQresultErrorField(result, PG_DIAG_SEVERITY_NONLOCALIZED);
+  const bool lost = state == nullptr || severity == nullptr ||
+                    std::strcmp(severity, "ERROR") != 0 ||
+                    PQstatus(connection) == CONNECTION_BAD;
   absl::Status error(
       lost ? absl::StatusCode::kUnavailable : absl::StatusCode::kUnknown,
       absl::StripSuffix(PQresultErrorMessage(result), "\n"));
