@@ -159,6 +159,7 @@ pg_stop() {
     say "postgres: stopped"
   fi
   rm -f "$RUN_DIR/postgres.cmd"
+  [ ! -d "$PG_SOCKET_DIR" ] || rmdir --ignore-fail-on-non-empty "$PG_SOCKET_DIR"
 }
 
 # --- secrets and ports --------------------------------------------------------------------------------------------
@@ -221,6 +222,14 @@ service_pid() {
   printf '%s' "$pid"
 }
 
+# Whether the process that was started is gone, or a corpse that nobody has waited for yet.
+service_ended() {
+  local pid state
+  pid="$(cat "$RUN_DIR/$1.pid" 2>/dev/null)" || return 0
+  state="$(sed -E 's/^.*\) (.).*/\1/' "/proc/$pid/stat" 2>/dev/null)" || return 0
+  [ -z "$state" ] || [ "$state" = Z ] || [ "$state" = X ]
+}
+
 service_args() {
   printf '%s\n' "--config=deploy/dev/$1.yaml" "--database_conninfo=$PG_CONNINFO"
   case "$1" in
@@ -264,17 +273,13 @@ service_wait_ready() {
   local name="$1" url deadline
   url="http://127.0.0.1:$(metrics_port_of "$name")/readyz"
   deadline=$((SECONDS + 30))
-  until curl -fsS -o /dev/null --max-time 2 "$url" 2>/dev/null; do
-    if ! service_pid "$name" >/dev/null; then
-      # Between fork and exec the pid is still this script.
-      sleep 0.2
-      service_pid "$name" >/dev/null || {
-        tail -n 20 "$LOG_DIR/$name.log" >&2
-        die "$name ended while starting; its last lines are above (.dev/log/$name.log)."
-      }
+  until curl --noproxy '*' -fsS -o /dev/null --max-time 2 "$url" 2>/dev/null; do
+    if service_ended "$name"; then
+      tail -n 20 "$LOG_DIR/$name.log" >&2
+      die "$name ended while starting; its last lines are above (.dev/log/$name.log)."
     fi
     if [ "$SECONDS" -ge "$deadline" ]; then
-      curl -sS --max-time 2 "$url" >&2 || true
+      curl --noproxy '*' -sS --max-time 2 "$url" >&2 || true
       tail -n 20 "$LOG_DIR/$name.log" >&2
       die "$name is not ready after 30 s ($url); its last lines are above (.dev/log/$name.log)."
     fi
@@ -322,6 +327,8 @@ cluster_up() {
   if ! $detach; then
     trap 'cluster_interrupted' INT TERM HUP
     trap 'cluster_exit' EXIT
+  else
+    trap 'cluster_detach_failed' EXIT
   fi
   pg_start
   pg_prepare
@@ -334,6 +341,7 @@ cluster_up() {
   cluster_demo
   cluster_addresses
   if $detach; then
+    trap - EXIT
     say "running in the background; ./dev logs shows them, ./dev down stops them"
     return
   fi
@@ -343,10 +351,20 @@ cluster_up() {
   # A service that ends by itself ends the whole, loudly.
   while true; do
     for name in "${SERVICES[@]}"; do
-      service_pid "$name" >/dev/null || die "$name ended by itself; see .dev/log/$name.log. Stopping the rest."
+      service_pid "$name" >/dev/null && continue
+      if [ ! -e "$RUN_DIR/state.env" ]; then
+        say "stopped by ./dev down"
+        exit 0
+      fi
+      die "$name ended by itself; see .dev/log/$name.log. Stopping the rest."
     done
     sleep 1
   done
+}
+
+cluster_detach_failed() {
+  local status=$?
+  [ "$status" -eq 0 ] || warn "what was started still runs: ./dev logs shows why, ./dev down stops it"
 }
 
 cluster_interrupted() {
@@ -371,9 +389,9 @@ cluster_exit() {
 cluster_down() {
   local name
   mkdir -p "$RUN_DIR" "$LOG_DIR"
+  rm -f "$RUN_DIR/state.env"
   for name in "${STOP_ORDER[@]}"; do service_stop "$name"; done
   pg_stop
-  rm -f "$RUN_DIR/state.env"
   say "down"
 }
 
