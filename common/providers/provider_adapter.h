@@ -1,0 +1,83 @@
+#ifndef TENURE_COMMON_PROVIDERS_PROVIDER_ADAPTER_H_
+#define TENURE_COMMON_PROVIDERS_PROVIDER_ADAPTER_H_
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "tenure/subscription/v1/fact.pb.h"
+
+namespace tenure::providers {
+
+using Fact = ::tenure::subscription::v1::Fact;
+
+// A request as the provider sent it.
+struct Delivery {
+  // In order; names compare without case.
+  std::vector<std::pair<std::string, std::string>> headers;
+  // Byte for byte: the signature is over these bytes.
+  std::string body;
+
+  // The first header of that name.
+  std::optional<absl::string_view> Header(absl::string_view name) const;
+};
+
+// What one event says about one subscription.
+struct SubscriptionFacts {
+  // The provider's ids. item_key tells apart what one provider subscription
+  // sells side by side; empty for the only one.
+  std::string provider_subscription_id;
+  std::string item_key;
+  std::string customer_id;
+  // The subject as the configured metadata names it; empty when it does not.
+  std::string subject;
+  // What was bought, to find the plan; empty when the event does not say.
+  std::string product_id;
+  std::vector<Fact> facts;
+};
+
+// A verified event in the words all providers share.
+struct ProviderEvent {
+  std::string event_id;
+  std::string type;
+  // The provider's account the event belongs to, empty for the only one.
+  std::string account;
+  bool livemode = true;
+  // The event's own time; order_at of its facts.
+  absl::Time occurred_at;
+  // Empty for an event that carries nothing for a subscription; `ignored`
+  // then says why, in snake case.
+  std::vector<SubscriptionFacts> subscriptions;
+  std::string ignored;
+};
+
+// One provider's format. Implementations are immutable and thread-safe.
+class ProviderAdapter {
+ public:
+  virtual ~ProviderAdapter() = default;
+
+  // Whether the delivery is the provider's own, at `now`. Nothing of the body
+  // is parsed. UNAUTHENTICATED or INVALID_ARGUMENT with a SIGNATURE_* reason;
+  // fails closed (R12).
+  virtual absl::Status Verify(const Delivery& delivery,
+                              absl::Time now) const = 0;
+
+  // Reads a verified body. INVALID_ARGUMENT (EVENT_MALFORMED,
+  // EVENT_ID_MISSING) only for a body that is not an event of this provider at
+  // all; an event whose content makes no sense is returned as far as it could
+  // be read, because it must still be recorded.
+  virtual absl::StatusOr<ProviderEvent> Parse(absl::string_view body) const = 0;
+};
+
+// Limits on the id of an event: 1..255 bytes of UTF-8, not only white space,
+// no control characters; compared byte for byte (C017, C019).
+absl::Status ValidateEventId(absl::string_view id);
+
+}  // namespace tenure::providers
+
+#endif  // TENURE_COMMON_PROVIDERS_PROVIDER_ADAPTER_H_

@@ -1,0 +1,43 @@
+#ifndef TENURE_COMMON_PROVIDERS_STRIPE_ADAPTER_H_
+#define TENURE_COMMON_PROVIDERS_STRIPE_ADAPTER_H_
+
+#include <string>
+#include <vector>
+
+#include "common/providers/provider_adapter.h"
+#include "common/base/secret_file.h"
+
+namespace tenure::providers {
+
+struct StripeSettings {
+  // Endpoint secrets as Stripe shows them, "whsec_" included. At least one;
+  // all are accepted.
+  std::vector<Secret> secrets;
+  absl::Duration signature_tolerance = absl::Minutes(5);
+  // Stored in every PAID fact as leeway_until = period end + this.
+  absl::Duration renewal_leeway = absl::Hours(3);
+  // Metadata key of the subscription that holds the subject.
+  std::string subject_metadata_key = "tenure_subject";
+};
+
+// Stripe webhooks: API versions from 2019 to 2025 (the period on the invoice
+// line, the subscription at the top of the invoice or under `parent`).
+//
+// invoice.paid and invoice.payment_succeeded become PAID with the invoice as
+// payment key, so that the two events of one payment count once;
+// customer.subscription.deleted becomes ENDED; everything else is recorded.
+class StripeAdapter : public ProviderAdapter {
+ public:
+  explicit StripeAdapter(StripeSettings settings)
+      : settings_(std::move(settings)) {}
+
+  absl::Status Verify(const Delivery& delivery, absl::Time now) const override;
+  absl::StatusOr<ProviderEvent> Parse(absl::string_view body) const override;
+
+ private:
+  StripeSettings settings_;
+};
+
+}  // namespace tenure::providers
+
+#endif  // TENURE_COMMON_PROVIDERS_STRIPE_ADAPTER_H_

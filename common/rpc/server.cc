@@ -1,0 +1,94 @@
+#include "common/rpc/server.h"
+
+#include <grpcpp/ext/proto_server_reflection_plugin.h>
+#include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/resource_quota.h>
+
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
+#include "grpc/health/v1/health.pb.h"
+
+namespace tenure::rpc {
+namespace {
+
+// A webhook body of 1 MiB with its headers fits (RELIABILITY S12).
+constexpr int kMaxReceiveBytes = 1024 * 1024 + 64 * 1024;
+constexpr int kMaxMetadataBytes = 16 * 1024;
+constexpr int kMaxConcurrentStreams = 100;
+
+// Process-wide switches of gRPC, set before the first server is built.
+void EnableHealthAndReflection() {
+  static const bool done = [] {
+    grpc::EnableDefaultHealthCheckService(true);
+    grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+    // Keeps the descriptor of grpc.health.v1 in the binary: reflection lists
+    // the built-in service but could not resolve it (grpc#36665).
+    grpc::health::v1::HealthCheckRequest::descriptor();
+    return true;
+  }();
+  (void)done;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, std::vector<NamedService> services) {
+  EnableHealthAndReflection();
+  std::unique_ptr<Server> server(new Server);
+  grpc::ServerBuilder builder;
+  // Two servers must never share a port: a stale process could answer.
+  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+  builder.AddChannelArgument(GRPC_ARG_MAX_METADATA_SIZE, kMaxMetadataBytes);
+  builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS,
+                             kMaxConcurrentStreams);
+  // Admits clients that ping every 10 s, with or without calls (C130).
+  builder.AddChannelArgument(
+      GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
+  builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  // CallGuard refuses above max_threads; the quota only stops a runaway, with
+  // room for threads that poll.
+  grpc::ResourceQuota quota("tenure");
+  quota.SetMaxThreads(2 * options.max_threads + 16);
+  builder.SetResourceQuota(quota);
+  builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
+                           &server->port_);
+  for (NamedService& named : services) {
+    builder.RegisterService(named.service);
+    server->names_.push_back(std::move(named.full_name));
+  }
+  server->server_ = builder.BuildAndStart();
+  if (server->server_ == nullptr || server->port_ == 0) {
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen for gRPC on ", options.listen,
+                     "; is the port taken?"));
+  }
+  server->SetServing(false);
+  return server;
+}
+
+Server::~Server() { Shutdown(absl::ZeroDuration()); }
+
+void Server::SetServing(bool serving) {
+  grpc::HealthCheckServiceInterface* health =
+      server_->GetHealthCheckService();
+  if (health == nullptr) return;
+  health->SetServingStatus(serving);
+  for (const std::string& name : names_) {
+    health->SetServingStatus(name, serving);
+  }
+}
+
+void Server::Shutdown(absl::Duration limit) {
+  if (server_ == nullptr) return;
+  SetServing(false);
+  server_->Shutdown(
+      absl::ToChronoTime(SystemClock::Instance().Now() + limit));
+  server_->Wait();
+  server_.reset();
+}
+
+}  // namespace tenure::rpc

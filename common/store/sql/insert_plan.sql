@@ -1,0 +1,1 @@
+INSERT INTO plan (name, revision) VALUES ($1, $2) RETURNING id

@@ -1,0 +1,4 @@
+SELECT u.id, u.external_id
+  FROM customer_link l
+  JOIN subject u ON u.id = l.subject_id
+ WHERE l.route_id = $1 AND l.account = $2 AND l.customer_id = $3

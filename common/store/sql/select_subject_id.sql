@@ -1,0 +1,1 @@
+SELECT id FROM subject WHERE external_id = $1
