@@ -10,8 +10,10 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -207,6 +209,50 @@ absl::Status PinThisThread(int core) {
 
 int ProcessorCount() { return static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN)); }
 
+std::vector<int> AllowedCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+    }
+  }
+  return cores;
+}
+
+absl::StatusOr<pid_t> ParentOf(pid_t pid) {
+  ASSIGN_OR_RETURN(const std::string stat,
+                   ReadFile(absl::StrCat("/proc/", pid, "/stat").c_str()));
+  // The name stands in parentheses and may hold anything, even ") ".
+  const size_t end = stat.rfind(')');
+  if (end == std::string::npos) {
+    return absl::InternalError("/proc/PID/stat is not as expected");
+  }
+  const std::vector<std::string> parts =
+      absl::StrSplit(stat.substr(end + 1), ' ', absl::SkipEmpty());
+  int parent = 0;
+  if (parts.size() < 2 || !absl::SimpleAtoi(parts[1], &parent)) {
+    return absl::InternalError("/proc/PID/stat is not as expected");
+  }
+  return parent;
+}
+
+double ReadFamilyCpuSeconds(pid_t parent) {
+  double seconds = ReadProcessCpuSeconds(parent).value_or(0);
+  std::error_code error;
+  for (const auto& entry :
+       std::filesystem::directory_iterator("/proc", error)) {
+    int pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    // A process may end at any moment; then it has no parent and no time.
+    const auto its_parent = ParentOf(pid);
+    if (!its_parent.ok() || *its_parent != parent) continue;
+    seconds += ReadProcessCpuSeconds(pid).value_or(0);
+  }
+  return seconds;
+}
+
 double Sample::OpsPerSecond() const {
   return Ratio(static_cast<double>(measured.ops), measured.seconds);
 }
@@ -270,12 +316,12 @@ absl::StatusOr<std::vector<Round>> RunRounds(
           0.0, Ratio(watch_end - watch_start - (expected() - watch_expected),
                      watched));
 
+      const double expected_start = expected();
       ASSIGN_OR_RETURN(const double server_start,
                        ReadProcessCpuSeconds(variant.server_pid));
       ASSIGN_OR_RETURN(const double client_start,
                        ReadProcessCpuSeconds(getpid()));
       ASSIGN_OR_RETURN(const double busy_start, ReadBusyCpuSeconds());
-      const double expected_start = expected();
       const int64_t from = MonotonicNanos();
       ASSIGN_OR_RETURN(sample.measured, variant.run());
       const double elapsed =
@@ -330,10 +376,20 @@ std::vector<const Round*> CountedRounds(const std::vector<Round>& rounds) {
   return clean.size() >= enough ? clean : all;
 }
 
+bool Result::Reached() const {
+  if (!mark.has_value()) return true;
+  const auto reaches = [&](double x) {
+    return better == Better::kHigher ? x >= *mark : x <= *mark;
+  };
+  return reaches(value) || (best.has_value() && reaches(*best));
+}
+
 Result FromRounds(absl::string_view id, const std::vector<Round>& rounds,
+                  Better better,
                   const std::function<double(const Round&)>& value) {
   Result result;
   result.id = std::string(id);
+  result.better = better;
   result.unit = "ratio";
   std::vector<double> values;
   for (const Round* round : CountedRounds(rounds)) {
@@ -363,7 +419,7 @@ Result CompareRounds(absl::string_view id, const std::vector<Round>& rounds,
     const Sample* sample = round.Find(variant);
     return sample == nullptr ? 0.0 : metric(*sample);
   };
-  Result result = FromRounds(id, rounds, [&](const Round& round) {
+  Result result = FromRounds(id, rounds, better, [&](const Round& round) {
     return Ratio(of(round, product), of(round, baseline));
   });
   // Over all rounds: the best one of a side is its least disturbed one.
@@ -417,6 +473,11 @@ nlohmann::json Report::ToJson() const {
                             {"counted_rounds", result.counted_rounds},
                             {"marked_rounds", result.marked_rounds}};
     if (result.best.has_value()) entry["best"] = Round4(*result.best);
+    if (result.mark.has_value()) {
+      entry["mark"] = *result.mark;
+      entry["reached"] = result.Reached();
+    }
+    if (result.aim.has_value()) entry["aim"] = *result.aim;
     if (!result.note.empty()) entry["note"] = result.note;
     json["results"].push_back(std::move(entry));
   }
@@ -532,16 +593,25 @@ std::string Report::ToTable() const {
     }
   }
   absl::StrAppend(&out, "\nresults\n");
-  absl::StrAppendFormat(&out, "  %-8s %9s %9s  %-8s %19s %7s  %s\n", "id",
-                        "median", "best", "unit", "min .. max", "spread",
-                        "rounds counted");
+  absl::StrAppendFormat(&out, "  %-8s %9s %9s  %-6s %19s %7s  %-15s  %s\n",
+                        "id", "median", "best", "unit", "min .. max", "spread",
+                        "rounds", "mark");
   for (const Result& result : results_) {
+    std::string mark = "-";
+    if (result.mark.has_value()) {
+      mark = absl::StrFormat(
+          "%s %.4g: %s",
+          result.better == Better::kHigher ? ">=" : "<=", *result.mark,
+          result.Reached() ? "reached" : "missed");
+    }
     absl::StrAppendFormat(
-        &out, "  %-8s %9.4g %9s  %-8s %8.4g .. %7.4g %6.0f%%  %d (%d marked)\n",
+        &out, "  %-8s %9.4g %9s  %-6s %8.4g .. %7.4g %6.0f%%  %-15s  %s\n",
         result.id, result.value,
         result.best.has_value() ? absl::StrFormat("%.4g", *result.best) : "-",
         result.unit, result.min, result.max, result.spread * 100,
-        result.counted_rounds, result.marked_rounds);
+        absl::StrFormat("%d (%d marked)", result.counted_rounds,
+                        result.marked_rounds),
+        mark);
   }
   for (const Result& result : results_) {
     if (!result.note.empty()) {

@@ -97,6 +97,15 @@ absl::Status PinThisThread(int core);
 
 int ProcessorCount();
 
+// The cores this process may use, ascending.
+std::vector<int> AllowedCores();
+
+// CPU seconds of a process and its present children.
+double ReadFamilyCpuSeconds(pid_t parent);
+
+// The parent of a process.
+absl::StatusOr<pid_t> ParentOf(pid_t pid);
+
 // What one run of a load gave.
 struct Measurement {
   int64_t ops = 0;
@@ -175,6 +184,8 @@ absl::StatusOr<std::vector<Round>> RunRounds(
 // least 3, or all of fewer) have none, otherwise all.
 std::vector<const Round*> CountedRounds(const std::vector<Round>& rounds);
 
+enum class Better { kHigher, kLower };
+
 // A result of PERFORMANCE section D.
 struct Result {
   std::string id;
@@ -190,9 +201,14 @@ struct Result {
   int counted_rounds = 0;
   int marked_rounds = 0;
   std::string note = {};
-};
+  // What must be reached, and what the design allows: shown beside the value.
+  std::optional<double> mark = std::nullopt;
+  std::optional<double> aim = std::nullopt;
+  Better better = Better::kHigher;
 
-enum class Better { kHigher, kLower };
+  // Whether the median or the ratio of the best reaches the mark.
+  bool Reached() const;
+};
 
 // The result of comparing `product` with `baseline`: the median of the rounds'
 // ratios of `metric`, and the ratio of the best values of each side.
@@ -203,6 +219,7 @@ Result CompareRounds(absl::string_view id, const std::vector<Round>& rounds,
 
 // The result of any function of a round.
 Result FromRounds(absl::string_view id, const std::vector<Round>& rounds,
+                  Better better,
                   const std::function<double(const Round&)>& value);
 
 // Everything a bench has to tell, as a table for people and as JSON:

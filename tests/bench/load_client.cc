@@ -1,11 +1,11 @@
 #include "tests/bench/load_client.h"
 
-#include <chrono>
 #include <optional>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/clock.h"
 
 namespace tenure::bench {
 
@@ -41,7 +41,7 @@ absl::StatusOr<std::unique_ptr<LoadClient>> LoadClient::Connect(
   std::unique_ptr<LoadClient> client(
       new LoadClient(std::move(target), options));
   const auto deadline =
-      std::chrono::system_clock::now() + absl::ToChronoMicroseconds(timeout);
+      absl::ToChronoTime(SystemClock::Instance().Now() + timeout);
   for (int i = 0; i < options.channels; ++i) {
     grpc::ChannelArguments arguments;
     // Without it all channels to one address share a connection.
@@ -67,8 +67,8 @@ const grpc::ByteBuffer& LoadClient::NextRequest() {
 void LoadClient::Send(Call& call, int64_t from) {
   const grpc::ByteBuffer& request = NextRequest();
   call.context.emplace();
-  call.context->set_deadline(std::chrono::system_clock::now() +
-                             absl::ToChronoMicroseconds(options_.call_timeout));
+  call.context->set_deadline(absl::ToChronoTime(SystemClock::Instance().Now() +
+                                                options_.call_timeout));
   call.from = from;
   call.request_bytes = request.Length();
   call.reader = call.stub->PrepareUnaryCall(&*call.context, target_.method,
@@ -178,6 +178,20 @@ void LoadClient::CallOnce(Measurement& measured) {
   const int64_t now = MonotonicNanos();
   Finish(call, now, measured);
   measured.seconds += static_cast<double>(now - start) * 1e-9;
+}
+
+absl::StatusOr<std::string> LoadClient::Fetch() {
+  Call call;
+  call.stub = channels_.front().stub.get();
+  Send(call, MonotonicNanos());
+  void* tag = nullptr;
+  bool ok = false;
+  queue_.Next(&tag, &ok);
+  if (!call.status.ok()) {
+    return absl::Status(static_cast<absl::StatusCode>(call.status.error_code()),
+                        call.status.error_message());
+  }
+  return FromByteBuffer(call.reply);
 }
 
 std::vector<Measurement> CallIdle(const std::vector<LoadClient*>& clients,

@@ -64,6 +64,10 @@ class LoadClient {
   // One call on the first channel, added to `measured`.
   void CallOnce(Measurement& measured);
 
+  // One call on the first channel, unmeasured: the reply's bytes, or the error
+  // of the call.
+  absl::StatusOr<std::string> Fetch();
+
  private:
   struct Call;
   struct Channel {
