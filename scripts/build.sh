@@ -26,6 +26,12 @@ build_preset() {
     die "the build of preset '$preset' failed; the first error is above."
 }
 
+# The programs of the cluster alone, as they are deployed.
+build_cluster() {
+  build_preset release services/entitlement/tenure-entitlement services/webhook-ingest/tenure-webhook-ingest \
+    services/scheduler/tenure-scheduler tools/tenurectl/tenurectl
+}
+
 # run_tests [CTEST ARGS]: everything, with ctest's own summary last.
 run_tests() {
   build_preset dev
@@ -76,15 +82,13 @@ proto_release() {
   say "proto/released.binpb is now the contract that buf breaking compares with; commit it with the release"
 }
 
+# run_bench [NAME] [options]: the bench program knows its benches and options; without a name it lists them.
 run_bench() {
-  local name="${1:-}" bench_dir="$DEV_DIR/build/release/tests/bench"
-  if [ -z "$name" ] || [ "$name" = list ]; then
-    say "benches: $(find tests/bench -maxdepth 1 -name '*_bench.cc' -printf '%f\n' 2>/dev/null | sed 's/_bench\.cc$//' | sort | tr '\n' ' ')"
-    return
-  fi
-  shift
-  [ -e "tests/bench/${name}_bench.cc" ] || die "there is no bench '$name'. ./dev bench lists them."
-  build_preset release
-  [ -x "$bench_dir/${name}_bench" ] || die "the build made no $bench_dir/${name}_bench."
-  exec "$bench_dir/${name}_bench" "$@"
+  build_cluster
+  build_preset release tests/bench/tenure-bench tests/bench/tenure-bench-echo
+  local bench="$DEV_DIR/build/release/tests/bench/tenure-bench"
+  case "${1:-list}" in
+    list | help) exec "$bench" --help ;;
+    *) exec "$bench" "$@" ;;
+  esac
 }

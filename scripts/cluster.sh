@@ -262,7 +262,10 @@ service_start() {
   fi
   require_service_ports "$name"
   # A session of its own, so that Ctrl-C in this terminal stops the services in order and not all at once.
-  setsid "$binary" "${args[@]}" </dev/null >>"$LOG_DIR/$name.log" 2>&1 &
+  # Settings by TENURE_... reach the service; what is meant for ./dev would only make it warn.
+  local clean=(env) variable
+  for variable in $(compgen -e TENURE_DEV_ || true) $(compgen -e TENURE_DEMO_ || true); do clean+=(-u "$variable"); done
+  setsid "${clean[@]}" "$binary" "${args[@]}" </dev/null >>"$LOG_DIR/$name.log" 2>&1 &
   pid=$!
   printf '%s' "$pid" >"$RUN_DIR/$name.pid"
   printf '%s' "$command" >"$RUN_DIR/$name.cmd"
@@ -321,7 +324,7 @@ cluster_up() {
     esac
   done
   deps_install build
-  build_preset release
+  build_cluster
   mkdir -p "$RUN_DIR" "$LOG_DIR"
   make_secret stripe whsec_ >/dev/null
   if ! $detach; then
