@@ -1,0 +1,118 @@
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/config.h"
+#include "common/base/secret_file.h"
+#include "common/base/status_macros.h"
+#include "common/db/migrator.h"
+#include "common/db/pool.h"
+#include "common/store/catalog_store.h"
+#include "tools/tenurectl/commands.h"
+
+namespace tenure::tenurectl {
+namespace {
+
+absl::StatusOr<db::ConnectionOptions> ConnectionOptionsOf(
+    const DatabaseOptions& options) {
+  db::ConnectionOptions connection;
+  connection.conninfo = options.conninfo;
+  connection.application_name = "tenurectl";
+  if (!options.password_file.empty()) {
+    ASSIGN_OR_RETURN(connection.password,
+                     ReadSecretFile(options.password_file));
+  }
+  // A migration may wait for another migrator and may rewrite a table.
+  connection.lock_timeout = absl::Minutes(1);
+  connection.statement_timeout = absl::Minutes(30);
+  return connection;
+}
+
+absl::StatusOr<std::unique_ptr<db::Connection>> Connect(
+    const DatabaseOptions& options) {
+  ASSIGN_OR_RETURN(const db::ConnectionOptions connection,
+                   ConnectionOptionsOf(options));
+  return db::Connection::Open(connection);
+}
+
+const char* StateName(db::MigrationState state) {
+  switch (state) {
+    case db::MigrationState::kApplied:
+      return "applied";
+    case db::MigrationState::kPending:
+      return "pending";
+    case db::MigrationState::kChanged:
+      return "CHANGED";
+    case db::MigrationState::kUnknown:
+      return "unknown to this version";
+  }
+  return "";
+}
+
+}  // namespace
+
+absl::Status MigrateUp(const DatabaseOptions& options) {
+  ASSIGN_OR_RETURN(const auto connection, Connect(options));
+  ASSIGN_OR_RETURN(const std::vector<int> applied, db::MigrateUp(*connection));
+  std::printf("%s\n", applied.empty()
+                          ? "the schema is up to date"
+                          : absl::StrCat("applied migration ",
+                                         absl::StrJoin(applied, ", "))
+                                .c_str());
+  return absl::OkStatus();
+}
+
+absl::Status ShowMigrations(const DatabaseOptions& options) {
+  ASSIGN_OR_RETURN(const auto connection, Connect(options));
+  ASSIGN_OR_RETURN(const auto all, db::GetMigrationStatus(*connection));
+  for (const db::MigrationStatus& status : all) {
+    std::printf("%04d  %-24s  %s%s\n", status.version, status.name.c_str(),
+                StateName(status.state),
+                status.applied_at
+                    ? absl::StrCat("  ", absl::FormatTime(absl::RFC3339_sec,
+                                                          *status.applied_at,
+                                                          absl::UTCTimeZone()))
+                          .c_str()
+                    : "");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ValidateMigrations(const DatabaseOptions& options) {
+  ASSIGN_OR_RETURN(const auto connection, Connect(options));
+  RETURN_IF_ERROR(db::ValidateSchema(*connection));
+  std::printf("the schema is the one this version works on\n");
+  return absl::OkStatus();
+}
+
+absl::Status ApplyCatalogFile(const DatabaseOptions& options,
+                              const std::string& file) {
+  catalog::v1::Catalog catalog;
+  LoadedFrom how;
+  // The catalogue is read by the rules of the configuration: typed and strict.
+  // It has no environment variables.
+  const std::string flag = absl::StrCat("--config=", file);
+  const char* const argv[] = {"tenurectl", flag.c_str()};
+  const char* const environment[] = {nullptr};
+  RETURN_IF_ERROR(LoadConfig(2, argv, environment, "tenurectl", "", &catalog,
+                             &how));
+  db::PoolOptions pool_options;
+  ASSIGN_OR_RETURN(pool_options.connection, ConnectionOptionsOf(options));
+  pool_options.size = 1;
+  db::Pool pool(std::move(pool_options));
+  ASSIGN_OR_RETURN(const store::CatalogChanges changes,
+                   store::ApplyCatalog(pool, catalog));
+  std::printf("%d plans read; revised: %s; provider products changed: %d\n",
+              catalog.plans_size(),
+              changes.revised_plans.empty()
+                  ? "none"
+                  : absl::StrJoin(changes.revised_plans, ", ").c_str(),
+              changes.changed_products);
+  return absl::OkStatus();
+}
+
+}  // namespace tenure::tenurectl

@@ -1,0 +1,171 @@
+// tenurectl: migrations, catalogue, and the questions an operator asks.
+
+#include <CLI/CLI.hpp>
+
+#include <cstdio>
+#include <functional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "common/base/log.h"
+#include "tools/tenurectl/commands.h"
+
+namespace tenure::tenurectl {
+namespace {
+
+// Exit codes: 0 done, 1 failed, 2 wrong usage (CLI11's own codes become 2).
+constexpr int kFailed = 1;
+constexpr int kUsage = 2;
+
+using Command = std::function<absl::Status()>;
+
+void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options) {
+  app->add_option("--conninfo", options->conninfo,
+                  "libpq connection string of the database, without a "
+                  "password")
+      ->envname("TENURE_DATABASE_CONNINFO")
+      ->required();
+  app->add_option("--password-file", options->password_file,
+                  "file that holds the database password")
+      ->envname("TENURE_DATABASE_PASSWORD_FILE");
+}
+
+void AddAddress(CLI::App* app, std::string* address,
+                const std::string& default_address) {
+  app->add_option("--address", *address, "gRPC address of the service")
+      ->default_str(default_address);
+  *address = default_address;
+}
+
+void AddMigrate(CLI::App* root, Command* chosen) {
+  static DatabaseOptions options;
+  CLI::App* migrate =
+      root->add_subcommand("migrate", "brings the database schema up to date");
+  migrate->require_subcommand(1);
+  CLI::App* up = migrate->add_subcommand("up", "applies what is pending");
+  AddDatabaseOptions(up, &options);
+  up->callback([chosen] { *chosen = [] { return MigrateUp(options); }; });
+  CLI::App* status = migrate->add_subcommand("status", "lists the migrations");
+  AddDatabaseOptions(status, &options);
+  status->callback(
+      [chosen] { *chosen = [] { return ShowMigrations(options); }; });
+  CLI::App* validate = migrate->add_subcommand(
+      "validate", "says whether this version works on the schema");
+  AddDatabaseOptions(validate, &options);
+  validate->callback(
+      [chosen] { *chosen = [] { return ValidateMigrations(options); }; });
+}
+
+void AddCatalog(CLI::App* root, Command* chosen) {
+  static DatabaseOptions options;
+  static std::string file;
+  CLI::App* catalog = root->add_subcommand("catalog", "what is sold");
+  catalog->require_subcommand(1);
+  CLI::App* apply =
+      catalog->add_subcommand("apply", "brings the database to what FILE says");
+  apply->add_option("FILE", file, "YAML file with the plans")->required();
+  AddDatabaseOptions(apply, &options);
+  apply->callback(
+      [chosen] { *chosen = [] { return ApplyCatalogFile(options, file); }; });
+}
+
+void AddCheck(CLI::App* root, Command* chosen) {
+  static CheckOptions options;
+  CLI::App* check = root->add_subcommand(
+      "check", "asks whether a subject may use a feature");
+  AddAddress(check, &options.address, "127.0.0.1:50051");
+  check->add_option("--subject", options.subject, "the subject")->required();
+  check->add_option("--feature", options.feature, "the feature")->required();
+  check->add_option("--at", options.at,
+                    "another instant than now, RFC 3339 "
+                    "(2027-01-31T10:00:00Z)");
+  check->callback([chosen] { *chosen = [] { return Check(options); }; });
+}
+
+void AddSubscription(CLI::App* root, Command* chosen) {
+  static std::string address;
+  static std::string subject;
+  static int64_t id = 0;
+  CLI::App* subscription =
+      root->add_subcommand("subscription", "shows subscriptions");
+  subscription->require_subcommand(1);
+  CLI::App* get = subscription->add_subcommand("get", "shows one");
+  AddAddress(get, &address, "127.0.0.1:50052");
+  get->add_option("--id", id, "Tenure's id")->required();
+  get->callback(
+      [chosen] { *chosen = [] { return GetSubscription(address, id); }; });
+  CLI::App* list =
+      subscription->add_subcommand("list", "lists those of a subject");
+  AddAddress(list, &address, "127.0.0.1:50052");
+  list->add_option("--subject", subject, "the subject")->required();
+  list->callback([chosen] {
+    *chosen = [] { return ListSubscriptions(address, subject); };
+  });
+}
+
+void AddJob(CLI::App* root, Command* chosen) {
+  static std::string address;
+  static std::string name;
+  static std::string actor;
+  CLI::App* job = root->add_subcommand("job", "shows and steers the jobs");
+  job->require_subcommand(1);
+  CLI::App* list = job->add_subcommand("list", "lists the jobs");
+  AddAddress(list, &address, "127.0.0.1:50053");
+  list->callback([chosen] { *chosen = [] { return ListJobs(address); }; });
+  const auto add = [&](const char* verb, const char* help,
+                       absl::Status (*run)(const std::string&,
+                                           const std::string&,
+                                           const std::string&)) {
+    CLI::App* sub = job->add_subcommand(verb, help);
+    AddAddress(sub, &address, "127.0.0.1:50053");
+    sub->add_option("NAME", name, "the job")->required();
+    sub->add_option("--actor", actor, "who does it, for the record")
+        ->envname("USER")
+        ->default_str("operator");
+    sub->callback([chosen, run] {
+      *chosen = [run] {
+        return run(address, name, actor.empty() ? "operator" : actor);
+      };
+    });
+  };
+  add("run", "runs a job once, now, and waits for its end", &RunJob);
+  add("pause", "stops further runs on all replicas", &PauseJob);
+  add("resume", "lets a paused job run again", &ResumeJob);
+}
+
+void AddHealth(CLI::App* root, Command* chosen) {
+  static std::string address;
+  CLI::App* health = root->add_subcommand(
+      "health", "asks a service for its health; fails unless it is serving");
+  AddAddress(health, &address, "127.0.0.1:50051");
+  health->callback([chosen] { *chosen = [] { return Health(address); }; });
+}
+
+int Main(int argc, char** argv) {
+  log::Configure("tenurectl", log::Level::kWarning);
+  CLI::App app("Operates a Tenure cluster.");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("tenurectl ") + TENURE_VERSION);
+  Command chosen;
+  AddMigrate(&app, &chosen);
+  AddCatalog(&app, &chosen);
+  AddCheck(&app, &chosen);
+  AddSubscription(&app, &chosen);
+  AddJob(&app, &chosen);
+  AddHealth(&app, &chosen);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kUsage;
+  }
+  const absl::Status status = chosen();
+  if (status.ok()) return 0;
+  std::fprintf(stderr, "tenurectl: %s\n",
+               std::string(status.message()).c_str());
+  return kFailed;
+}
+
+}  // namespace
+}  // namespace tenure::tenurectl
+
+int main(int argc, char** argv) { return tenure::tenurectl::Main(argc, argv); }
