@@ -13,6 +13,7 @@ sys.path.insert(0, str(LINT))
 
 import cpp_source  # noqa: E402
 import layering  # noqa: E402
+import unbuilt  # noqa: E402
 
 ROOT = pathlib.Path(os.environ.get("TENURE_ROOT", LINT.parent.parent))
 BUF = os.environ.get("TENURE_BUF", str(ROOT / "tests/node/node_modules/.bin/buf"))
@@ -176,6 +177,29 @@ class Forbidden(TreeTest):
         for text in ["GTEST_SKIP();", "EXPECT_TRUE(true);", "ASSERT_FALSE( false );", "SUCCEED();"]:
             self.assert_rejects("forbidden.py", "tests/faults/a_test.cc", f"void F() {{ {text} }}\n", "a_test.cc:1")
         self.assert_rejects("forbidden.py", "tests/faults/a_test.cc", "TEST(A, DISABLED_B) {}\n", "DISABLED_")
+
+
+class Unbuilt(unittest.TestCase):
+    def test_names_a_file_that_no_target_has(self):
+        graph = {"a": {"sources": ["common/a.cc", "common/a.h"]}, "b": {}}
+        paths = ["common/a.cc", "common/a_test.cc", "common/other.h", "tests/fuzz/x_fuzz.cc"]
+        self.assertEqual(unbuilt.unbuilt(paths, graph), ["common/a_test.cc"])
+
+
+class Shell(TreeTest):
+    def run_shell(self, text, mode=0o755):
+        self.write("scripts/a.sh", text)
+        (self.root / "scripts/a.sh").chmod(mode)
+        return self.run_check("bash", str(LINT / "shell.sh"), str(self.root))
+
+    def test_rejects_bad_scripts(self):
+        self.assertEqual(self.run_shell("if true; then\n")[0], 1)
+        self.assertEqual(self.run_shell("#!/bin/bash\ntrue\n")[0], 1)
+        self.assertEqual(self.run_shell("#!/bin/bash\nset -euo pipefail\n", 0o644)[0], 1)
+
+    def test_accepts_good_ones(self):
+        self.assertEqual(self.run_shell("#!/bin/bash\nset -euo pipefail\n")[0], 0)
+        self.assertEqual(self.run_shell("f() { true; }\n", 0o644)[0], 0)
 
 
 class Source(unittest.TestCase):
