@@ -56,9 +56,20 @@ deps_apt() {
              -o Dpkg::Options::=--force-confold)
   as_root "${apt[@]}" update ||
     die "apt-get update failed. Check the network and /etc/apt/sources.list, then run ./dev deps again."
+  # A name that this distribution does not have must not stop the others; what really needs it says so by itself.
+  local known=() package
+  for package in "${missing[@]}"; do
+    if apt-cache show "$package" >/dev/null 2>&1; then
+      known+=("$package")
+    else
+      warn "this distribution has no package $package (Debian 12 has); going on without it"
+    fi
+  done
+  missing=("${known[@]}")
+  [ "${#missing[@]}" -gt 0 ] || return 0
   as_root "${apt[@]}" install --no-install-recommends "${missing[@]}" ||
     die "apt-get could not install the packages above. Repair what it names (often: apt-get -f install), then run ./dev deps again."
-  mapfile -t missing < <(deps_missing "${wanted[@]}")
+  mapfile -t missing < <(deps_missing "${known[@]}")
   [ "${#missing[@]}" -eq 0 ] || die "still not installed after apt-get: ${missing[*]}. Install them by hand and run ./dev deps again."
 }
 
