@@ -84,7 +84,9 @@ class Demo:
 
     def run_tool(self, *command, what):
         try:
-            done = subprocess.run(command, capture_output=True, text=True, timeout=30)
+            # The cluster is on this machine, whatever proxy the environment names.
+            environment = dict(os.environ, no_grpc_proxy="127.0.0.1,localhost")
+            done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
         except FileNotFoundError:
             raise Differs(f"{what}: {command[0]} is missing. Run ./dev up --detach.") from None
         except subprocess.TimeoutExpired:
@@ -124,7 +126,6 @@ class Demo:
             data=body,
             headers={"Content-Type": "application/json; charset=utf-8", "Stripe-Signature": f"t={now},v1={digest}"},
         )
-        # The cluster is on this machine, whatever proxy the environment names.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
             with opener.open(request, timeout=20) as response:
