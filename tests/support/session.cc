@@ -102,6 +102,8 @@ absl::StatusOr<std::string> Session::Scalar(
 absl::Status Session::Send(absl::string_view sql,
                            const std::vector<SqlValue>& params) {
   const std::string text(sql);
+  rows_.clear();
+  error_ = absl::OkStatus();
   int sent = 0;
   if (params.empty()) {
     sent = PQsendQuery(connection_, text.c_str());
@@ -120,22 +122,14 @@ absl::Status Session::Send(absl::string_view sql,
 
 absl::StatusOr<SqlRows> Session::Receive(absl::Duration timeout) {
   const absl::Duration end = Monotonic() + timeout;
-  bool expired = false;
-  absl::Status error;
-  SqlRows rows;
   for (;;) {
-    // After the deadline the statement was cancelled, so its end is near.
-    while (!expired && PQisBusy(connection_)) {
+    while (PQisBusy(connection_)) {
       const absl::Duration left = end - Monotonic();
-      pollfd readable = {PQsocket(connection_), POLLIN, 0};
       if (left <= absl::ZeroDuration()) {
-        expired = true;
-        PGcancel* cancel = PQgetCancel(connection_);
-        char message[256];
-        PQcancel(cancel, message, sizeof(message));
-        PQfreeCancel(cancel);
-        break;
+        return absl::DeadlineExceededError(
+            absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
       }
+      pollfd readable = {PQsocket(connection_), POLLIN, 0};
       poll(&readable, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
       if (PQconsumeInput(connection_) == 0) break;
     }
@@ -145,25 +139,31 @@ absl::StatusOr<SqlRows> Session::Receive(absl::Duration timeout) {
       case PGRES_COMMAND_OK:
       case PGRES_TUPLES_OK:
       case PGRES_EMPTY_QUERY:
-        rows = ToRows(result.get());
+        rows_ = ToRows(result.get());
         break;
       case PGRES_COPY_IN:
       case PGRES_COPY_OUT:
       case PGRES_COPY_BOTH:
         return absl::UnimplementedError("COPY is not supported by Session");
       default:
-        error.Update(ResultError(connection_, result.get()));
+        error_.Update(ResultError(connection_, result.get()));
     }
   }
-  if (expired) {
-    return absl::DeadlineExceededError(
-        absl::StrCat("no answer within ", absl::FormatDuration(timeout)));
-  }
-  if (!error.ok()) return error;
+  if (!error_.ok()) return error_;
   if (PQstatus(connection_) == CONNECTION_BAD) {
     return ConnectionError(connection_);
   }
-  return rows;
+  return std::move(rows_);
+}
+
+absl::Status Session::Cancel() {
+  PGcancel* cancel = PQgetCancel(connection_);
+  char message[256] = "the connection is broken";
+  const bool sent =
+      cancel != nullptr && PQcancel(cancel, message, sizeof(message)) == 1;
+  PQfreeCancel(cancel);
+  if (!sent) return absl::UnavailableError(message);
+  return absl::OkStatus();
 }
 
 absl::Status Session::AwaitTrue(absl::string_view sql,

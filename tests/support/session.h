@@ -37,7 +37,8 @@ class Session {
 
   // Runs `sql` and returns its rows. Without params it may hold several
   // statements (one implicit transaction); the rows are the last one's. After
-  // `timeout` the statement is cancelled.
+  // DEADLINE_EXCEEDED the statement is still under way: Receive it, or destroy
+  // the session.
   absl::StatusOr<SqlRows> Exec(absl::string_view sql,
                                const std::vector<SqlValue>& params = {},
                                absl::Duration timeout = kPatience);
@@ -48,11 +49,14 @@ class Session {
                                      const std::vector<SqlValue>& params = {});
 
   // Sends `sql` without waiting: for a statement that is expected to block.
-  // Exactly one Receive has to follow.
+  // A Receive has to follow.
   absl::Status Send(absl::string_view sql,
                     const std::vector<SqlValue>& params = {});
-  // The outcome of Send. After `timeout` the statement is cancelled.
+  // The outcome of Send. May be repeated after DEADLINE_EXCEEDED.
   absl::StatusOr<SqlRows> Receive(absl::Duration timeout = kPatience);
+  // Asks the server to cancel the statement under way; Receive tells whether it
+  // came in time.
+  absl::Status Cancel();
 
   // Runs a query of one boolean again and again until it is true. For a state
   // that another process brings about.
@@ -74,6 +78,9 @@ class Session {
   explicit Session(PGconn* connection) : connection_(connection) {}
 
   PGconn* const connection_;
+  // Of the statement under way, as far as it was received.
+  SqlRows rows_;
+  absl::Status error_;
 };
 
 // The SQLSTATE of an error from a Session; empty when it has none.

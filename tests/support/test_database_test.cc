@@ -157,12 +157,17 @@ TEST(Session, CarriesTheSqlStateAndGoesOnAfterAnError) {
   EXPECT_THAT(session->Scalar("SELECT 7"), IsOkAndHolds("7"));
 }
 
-TEST(Session, CancelsAStatementAfterItsDeadline) {
+TEST(Session, LeavesAStatementUnderWayAfterItsDeadlineAndCancelsItOnDemand) {
   ASSERT_OK_AND_ASSIGN(const auto database, TestDatabase::Create());
   ASSERT_OK_AND_ASSIGN(const auto session, database->OpenSession());
 
-  EXPECT_THAT(session->Exec("SELECT pg_sleep(600)", {}, absl::Milliseconds(1)),
+  EXPECT_THAT(session->Exec("SELECT pg_sleep(600)", {}, absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
+  EXPECT_THAT(session->Receive(absl::ZeroDuration()),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+
+  ASSERT_OK(session->Cancel());
+  EXPECT_EQ(SqlState(session->Receive().status()), "57014");
   EXPECT_THAT(session->Scalar("SELECT 7"), IsOkAndHolds("7"));
 }
 
