@@ -74,6 +74,15 @@ class Layering(TreeTest):
             "services/scheduler may not include services/entitlement",
         )
 
+    def test_rejects_a_service_in_the_host_that_services_share(self):
+        self.assert_rejects(
+            "layering.py",
+            "services/host/a.cc",
+            '#include "services/scheduler/sweep.h"\n',
+            "services/host may not include services/scheduler",
+        )
+        self.assert_accepts("layering.py", "services/scheduler/a.cc", '#include "services/host/service_host.h"\n')
+
     def test_rejects_libraries_outside_their_layer(self):
         self.assert_rejects("layering.py", "services/scheduler/a.cc", "#include <pqxx/pqxx>\n", "common/db")
         self.assert_rejects("layering.py", "common/base/log.cc", "#include <nlohmann/json.hpp>\n", "json.cc only")
