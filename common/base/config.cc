@@ -8,12 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cmath>
+#include <cstdio>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -284,7 +283,7 @@ class Errors {
   std::vector<std::string> lines_;
 };
 
-// The reader of one kind of value: what it accepts, in words, and the value.
+// The parsers answer nullopt for anything but the whole text of a value.
 template <typename Number>
 std::optional<Number> ParseWhole(absl::string_view text) {
   const absl::string_view digits = absl::StripPrefix(text, "-");
