@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <csignal>
@@ -42,7 +44,8 @@ constexpr int64_t kMostRequests = 200'000;
 // Beside this binary in the build tree.
 fs::path BuildPath(const std::string& given, const char* relative) {
   if (!given.empty()) return fs::absolute(given);
-  return fs::read_symlink("/proc/self/exe").parent_path() / relative;
+  return (fs::read_symlink("/proc/self/exe").parent_path() / relative)
+      .lexically_normal();
 }
 
 // The database of a bench: a private PostgreSQL with the product's schema.
@@ -51,12 +54,16 @@ class BenchDatabase {
   static absl::StatusOr<std::unique_ptr<BenchDatabase>> Start(
       const fs::path& tenurectl) {
     std::unique_ptr<BenchDatabase> database(new BenchDatabase);
+    // Outlives this process by the moment that the script needs to stop the
+    // server: it ends when its standard input does, however this one ends.
     ASSIGN_OR_RETURN(
         database->cluster_process_,
         test::Process::Start(
             TENURE_BENCH_PG_SCRIPT,
             {.args = {"run", absl::StrCat("--migrator=", tenurectl.string())},
-             .pipe_stdin = true}));
+
+             .pipe_stdin = true,
+             .outlives_parent = true}));
     ASSIGN_OR_RETURN(
         const std::string ready,
         database->cluster_process_->AwaitLine("ready ", absl::Minutes(2)));
@@ -287,7 +294,7 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
   // The servers' logs are kept when something failed.
   bool failed = true;
   const auto tidy = absl::MakeCleanup([&] {
-    if (failed) {
+    if (failed && !fs::is_empty(directory)) {
       Progress(absl::StrCat("logs of the servers: ", directory));
     } else {
       std::error_code ignored;
@@ -407,14 +414,36 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
 
   Progress(absl::StrFormat("idle: %d calls to each, %s apart", idle_calls,
                            absl::FormatDuration(idle_gap)));
+  const auto expected_cpu = [&] {
+    double seconds = database->CpuSeconds();
+    for (const pid_t pid :
+         {getpid(), check_server->pid(), echo_server->pid()}) {
+      seconds += ReadProcessCpuSeconds(pid).value_or(0);
+    }
+    return seconds;
+  };
+  ASSIGN_OR_RETURN(const LoadAverage load_before_idle, ReadLoadAverage());
+  ASSIGN_OR_RETURN(const double busy_start, ReadBusyCpuSeconds());
+  const double expected_start = expected_cpu();
+  const int64_t idle_start = MonotonicNanos();
   std::vector<Measurement> idle =
       CallIdle({bare.get(), check.get()}, idle_calls, idle_gap);
+  const double idle_seconds =
+      static_cast<double>(MonotonicNanos() - idle_start) * 1e-9;
+  ASSIGN_OR_RETURN(const double busy_end, ReadBusyCpuSeconds());
+  const double foreign_cores =
+      std::max(0.0, busy_end - busy_start - (expected_cpu() - expected_start)) /
+      idle_seconds;
   writer->Stop();
   Round idle_round;
   for (size_t i = 0; i < idle.size(); ++i) {
     Sample sample;
     sample.variant = i == 0 ? "echo" : "check";
     sample.measured = std::move(idle[i]);
+    // The two took turns, so that both saw the same machine.
+    sample.load_average_before = load_before_idle.one;
+    sample.foreign_cores_during = foreign_cores;
+    sample.marked = foreign_cores > options.foreign_bound;
     if (sample.measured.ops == 0) {
       return absl::UnavailableError(absl::StrCat("no idle call succeeded: ",
                                                  sample.measured.first_error));
@@ -447,6 +476,7 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
   Result p3_idle =
       CompareRounds("P3_idle", idle_rounds, "check", "echo", Better::kLower,
                     [](const Sample& s) { return Percentile(s, 90); });
+  p3_idle.best.reset();  // There is one round.
   p3_idle.mark = 1.5;
   p3_idle.aim = 1.1;
   report.AddResult(std::move(p3_idle));

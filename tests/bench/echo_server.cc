@@ -3,39 +3,21 @@
 //                     [--max_threads=32]
 // PATH holds a serialised CheckResponse, the answer to every call. Ends on
 // SIGTERM or SIGINT.
-#include <grpcpp/grpcpp.h>
-#include <grpcpp/resource_quota.h>
 #include <signal.h>
 
 #include <cstdio>
 #include <fstream>
-#include <memory>
 #include <sstream>
 #include <string>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
+#include "common/rpc/server.h"
 #include "tests/bench/echo_service.h"
 
 namespace tenure::bench {
 namespace {
-
-// The one place that decides the baseline's server style. It must be the style
-// of tenure-entitlement: a synchronous server with gRPC's defaults and as many
-// threads as its grpc.max_threads allows.
-std::unique_ptr<grpc::Server> StartLikeTheProduct(const std::string& listen,
-                                                  int max_threads,
-                                                  grpc::Service* service) {
-  grpc::ServerBuilder builder;
-  builder.AddListeningPort(listen, grpc::InsecureServerCredentials());
-  // A stale process must not share the port and answer in our place.
-  builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
-  grpc::ResourceQuota quota("bench_echo");
-  quota.SetMaxThreads(max_threads);
-  builder.SetResourceQuota(quota);
-  builder.RegisterService(service);
-  return builder.BuildAndStart();
-}
 
 int Main(int argc, char** argv) {
   std::string listen;
@@ -71,14 +53,20 @@ int Main(int argc, char** argv) {
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 
   EchoService service(std::move(answer));
-  const auto server = StartLikeTheProduct(listen, max_threads, &service);
-  if (server == nullptr) {
-    fprintf(stderr, "tenure-bench-echo: cannot listen on %s\n", listen.c_str());
+  // The product's own way to start a server, so that both have one style by
+  // construction. What wraps its handlers (CallGuard) is not the baseline's.
+  const auto server =
+      rpc::Server::Start({.listen = listen, .max_threads = max_threads},
+                         {{"tenure.bench.v1.Echo", &service}});
+  if (!server.ok()) {
+    fprintf(stderr, "tenure-bench-echo: %s\n",
+            server.status().ToString().c_str());
     return 1;
   }
+  (*server)->SetServing(true);
   int signal = 0;
   sigwait(&signals, &signal);
-  server->Shutdown();
+  (*server)->Shutdown(absl::Seconds(5));
   return 0;
 }
 
