@@ -43,8 +43,8 @@ std::optional<ErrorInfo> GetErrorInfo(const absl::Status& status) {
 }
 
 std::string ReasonName(ErrorReason reason) {
-  return std::string(absl::StripPrefix(common::v1::ErrorReason_Name(reason),
-                                       "ERROR_REASON_"));
+  return std::string(
+      absl::StripPrefix(common::v1::ErrorReason_Name(reason), "ERROR_REASON_"));
 }
 
 absl::Status FieldMissingError(absl::string_view field) {

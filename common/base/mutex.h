@@ -65,7 +65,8 @@ class CondVar {
     const auto bounded = absl::ToChronoNanoseconds(
         timeout > absl::Hours(24) ? absl::Hours(24) : timeout);
     std::unique_lock<std::mutex> lock(mutex.mutex_, std::adopt_lock);
-    const bool woken = cv_.wait_for(lock, bounded) == std::cv_status::no_timeout;
+    const bool woken =
+        cv_.wait_for(lock, bounded) == std::cv_status::no_timeout;
     lock.release();
     return woken;
   }

@@ -18,7 +18,7 @@
 
 // Declares or assigns `lhs` from `expr`, an absl::StatusOr, or returns its
 // error.
-#define ASSIGN_OR_RETURN(lhs, expr)                                          \
+#define ASSIGN_OR_RETURN(lhs, expr)                                         \
   TENURE_ASSIGN_OR_RETURN(TENURE_MACRO_CONCAT(tenure_status_or_, __LINE__), \
                           lhs, expr)
 #define TENURE_ASSIGN_OR_RETURN(tmp, lhs, expr)  \

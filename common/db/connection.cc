@@ -52,9 +52,9 @@ std::string CompleteConninfo(const ConnectionOptions& options) {
 // The driver's text goes to the log only, once, here.
 void LogSqlError(absl::string_view statement, absl::string_view sqlstate,
                  absl::string_view text) {
-  log::Warning("sql error", {{"statement", statement},
-                             {"sqlstate", sqlstate},
-                             {"detail", text}});
+  log::Warning(
+      "sql error",
+      {{"statement", statement}, {"sqlstate", sqlstate}, {"detail", text}});
 }
 
 struct TranslatedError {
@@ -76,8 +76,8 @@ TranslatedError TranslateCurrentException(absl::string_view statement) {
     return {SqlErrorStatus(state, statement), DiscardsConnection(state)};
   } catch (const std::exception& e) {
     LogSqlError(statement, "", e.what());
-    return {InternalError(absl::StrCat("statement ", statement,
-                                       " failed; see the log")),
+    return {InternalError(
+                absl::StrCat("statement ", statement, " failed; see the log")),
             true};
   }
 }
@@ -216,8 +216,8 @@ absl::StatusOr<std::unique_ptr<Transaction>> Transaction::Begin(
   Connection::Rep& rep = *connection.rep_;
   try {
     auto work = std::make_unique<pqxx::work>(*rep.driver);
-    return std::unique_ptr<Transaction>(new Transaction(
-        std::unique_ptr<Rep>(new Rep{rep, std::move(work)})));
+    return std::unique_ptr<Transaction>(
+        new Transaction(std::unique_ptr<Rep>(new Rep{rep, std::move(work)})));
   } catch (...) {
     return rep.Failed("begin");
   }
@@ -226,8 +226,8 @@ absl::StatusOr<std::unique_ptr<Transaction>> Transaction::Begin(
 absl::StatusOr<Result> Transaction::Execute(const Statement& statement,
                                             const Params& params) {
   if (rep_->failed) {
-    return InternalError(absl::StrCat("statement ", statement.name,
-                                      " in a failed transaction"));
+    return InternalError(
+        absl::StrCat("statement ", statement.name, " in a failed transaction"));
   }
   try {
     return Result(std::make_shared<Result::Rep>(

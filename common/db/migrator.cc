@@ -98,11 +98,10 @@ absl::StatusOr<std::vector<int>> MigrateUp(
     log::Info("applying migration",
               {{"version", migration.version}, {"name", migration.name}});
     RETURN_IF_ERROR(tx->ExecuteScript(migration.name, migration.sql));
-    RETURN_IF_ERROR(
-        tx->Execute(kInsertSchemaMigration,
-                    MakeParams(migration.version, migration.name,
-                               Checksum(migration)))
-            .status());
+    RETURN_IF_ERROR(tx->Execute(kInsertSchemaMigration,
+                                MakeParams(migration.version, migration.name,
+                                           Checksum(migration)))
+                        .status());
     RETURN_IF_ERROR(tx->Commit());
     done.push_back(migration.version);
   }

@@ -21,7 +21,8 @@ Params& Params::Add(absl::string_view value) {
 }
 
 Params& Params::Add(const Bytes& value) {
-  values_.emplace_back(absl::StrCat("\\x", absl::BytesToHexString(value.value)));
+  values_.emplace_back(
+      absl::StrCat("\\x", absl::BytesToHexString(value.value)));
   return *this;
 }
 

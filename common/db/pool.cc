@@ -34,8 +34,7 @@ Pool::Pool(PoolOptions options, const Clock& clock)
 Pool::~Pool() = default;
 
 absl::StatusOr<Pool::Lease> Pool::Acquire() {
-  const absl::Duration deadline =
-      clock_.Monotonic() + options_.acquire_timeout;
+  const absl::Duration deadline = clock_.Monotonic() + options_.acquire_timeout;
   {
     MutexLock lock(mutex_);
     while (in_use_ >= options_.size) {

@@ -23,9 +23,7 @@ bool ParseInstant(absl::string_view text, absl::Time* time) {
 
 }  // namespace
 
-size_t Result::size() const {
-  return static_cast<size_t>(rep_->result.size());
-}
+size_t Result::size() const { return static_cast<size_t>(rep_->result.size()); }
 
 size_t Result::affected_rows() const {
   return static_cast<size_t>(rep_->result.affected_rows());

@@ -52,8 +52,7 @@ absl::Status CheckServerFacts(const ServerFacts& facts,
 
 absl::Status CheckServer(Connection& connection) {
   RETURN_IF_ERROR(ValidateSchema(connection));
-  ASSIGN_OR_RETURN(const Result result,
-                   connection.Execute(kSelectServerFacts));
+  ASSIGN_OR_RETURN(const Result result, connection.Execute(kSelectServerFacts));
   ServerFacts facts;
   facts.version_num = result[0].Int64("version_num");
   facts.version = result[0].Text("version");

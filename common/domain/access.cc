@@ -61,9 +61,9 @@ Finding Examine(const AccessCandidate& candidate, absl::Time now) {
     return Refuse(AccessReason::kPaused, plan);
   }
   // A missing end without the flag never grants (R2).
-  const absl::Time end =
-      s.lifetime ? absl::InfiniteFuture()
-                 : s.AccessUntil().value_or(absl::InfinitePast());
+  const absl::Time end = s.lifetime
+                             ? absl::InfiniteFuture()
+                             : s.AccessUntil().value_or(absl::InfinitePast());
   if (end <= now) {
     Finding ended = Refuse(AccessReason::kEnded, plan);
     ended.until = end;

@@ -83,8 +83,8 @@ class Folding {
 
  private:
   void Apply(const pb::Created& created) {
-    const auto starts_at = Instant(created.has_starts_at(),
-                                   created.starts_at());
+    const auto starts_at =
+        Instant(created.has_starts_at(), created.starts_at());
     if (!out_.starts_at) out_.starts_at = starts_at;
     const auto trial_end =
         Instant(created.has_trial_ends_at(), created.trial_ends_at());
@@ -111,10 +111,9 @@ class Folding {
       paid_end_ = to;
       // The payment ends the need for grace and sets the leeway of its period.
       out_.grace_period_ends_at.reset();
-      out_.leeway_until =
-          out_.will_renew
-              ? Instant(paid.has_leeway_until(), paid.leeway_until())
-              : std::nullopt;
+      out_.leeway_until = out_.will_renew ? Instant(paid.has_leeway_until(),
+                                                    paid.leeway_until())
+                                          : std::nullopt;
     }
   }
 
@@ -269,8 +268,7 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   const bool is_expired = is.status == Status::kExpired;
   // A new end later than the recorded one means it lived on in between.
   const bool revived =
-      was_expired &&
-      (!is_expired || (end && *end > *old.lifecycle.expired_at));
+      was_expired && (!is_expired || (end && *end > *old.lifecycle.expired_at));
   if (revived) ++state.lifecycle.episode;
   if (!is_expired) {
     state.lifecycle.expired_at.reset();
@@ -309,8 +307,8 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   }
   if (is_expired && (!was_expired || revived)) announce("expired", *end);
 
-  transition.changed = !before.has_value() || was != is ||
-                       old.lifecycle != state.lifecycle;
+  transition.changed =
+      !before.has_value() || was != is || old.lifecycle != state.lifecycle;
   return transition;
 }
 

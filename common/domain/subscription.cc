@@ -7,10 +7,10 @@ namespace tenure::domain {
 namespace {
 
 constexpr std::pair<Status, absl::string_view> kNames[] = {
-    {Status::kPending, "PENDING"},   {Status::kTrialing, "TRIALING"},
-    {Status::kActive, "ACTIVE"},     {Status::kPastDue, "PAST_DUE"},
-    {Status::kPaused, "PAUSED"},     {Status::kCanceled, "CANCELED"},
-    {Status::kExpired, "EXPIRED"},   {Status::kRevoked, "REVOKED"},
+    {Status::kPending, "PENDING"}, {Status::kTrialing, "TRIALING"},
+    {Status::kActive, "ACTIVE"},   {Status::kPastDue, "PAST_DUE"},
+    {Status::kPaused, "PAUSED"},   {Status::kCanceled, "CANCELED"},
+    {Status::kExpired, "EXPIRED"}, {Status::kRevoked, "REVOKED"},
 };
 
 }  // namespace

@@ -97,10 +97,10 @@ std::optional<Line> BoughtPeriod(const JsonValue& line,
   const auto starts_at = InstantAt(line, {"period", "start"});
   const auto ends_at = InstantAt(line, {"period", "end"});
   if (!starts_at || !ends_at || *ends_at <= *starts_at) return std::nullopt;
-  return Line{FirstText(line, {{"pricing", "price_details", "price"},
-                               {"price"},
-                               {"plan"}}),
-              TextAt(line, {"metadata", subject_key}), *starts_at, *ends_at};
+  return Line{
+      FirstText(line,
+                {{"pricing", "price_details", "price"}, {"price"}, {"plan"}}),
+      TextAt(line, {"metadata", subject_key}), *starts_at, *ends_at};
 }
 
 class InvoicePaid {
@@ -112,9 +112,9 @@ class InvoicePaid {
   // bought with money.
   void ReadInto(ProviderEvent* event) const {
     SubscriptionFacts out;
-    out.provider_subscription_id =
-        FirstText(invoice_, {{"parent", "subscription_details", "subscription"},
-                             {"subscription"}});
+    out.provider_subscription_id = FirstText(
+        invoice_,
+        {{"parent", "subscription_details", "subscription"}, {"subscription"}});
     if (out.provider_subscription_id.empty()) {
       event->ignored = "invoice_without_subscription";
       return;
@@ -152,9 +152,9 @@ class InvoicePaid {
     paid.set_will_renew(true);
     *paid.mutable_leeway_until() =
         ToProto(line->ends_at + settings_.renewal_leeway);
-    *paid.mutable_paid_at() = ToProto(
-        InstantAt(invoice_, {"status_transitions", "paid_at"})
-            .value_or(event->occurred_at));
+    *paid.mutable_paid_at() =
+        ToProto(InstantAt(invoice_, {"status_transitions", "paid_at"})
+                    .value_or(event->occurred_at));
     for (const Path& path : {Path{"charge"}, Path{"payment_intent"}}) {
       const std::string alias = TextAt(invoice_, path);
       if (!alias.empty()) paid.add_aliases(alias);
@@ -196,8 +196,7 @@ void ReadSubscriptionDeleted(const JsonValue& subscription,
       TextAt(subscription, {"metadata", settings.subject_metadata_key});
   const JsonValue* items = subscription.At({"items", "data"});
   if (items != nullptr && items->items().size() == 1) {
-    out.product_id =
-        FirstText(items->items()[0], {{"price"}, {"plan"}});
+    out.product_id = FirstText(items->items()[0], {{"price"}, {"plan"}});
   }
   Fact fact = MakeFact(pb::FACT_LAYER_PROVIDER, event->occurred_at);
   // The period may run on for a month after an end at once; ended_at is when
@@ -212,9 +211,9 @@ void ReadSubscriptionDeleted(const JsonValue& subscription,
 
 absl::Status StripeAdapter::Verify(const Delivery& delivery,
                                    absl::Time now) const {
-  return VerifyStripeSignature(
-      delivery.Header("Stripe-Signature").value_or(""), delivery.body,
-      settings_.secrets, now, settings_.signature_tolerance);
+  return VerifyStripeSignature(delivery.Header("Stripe-Signature").value_or(""),
+                               delivery.body, settings_.secrets, now,
+                               settings_.signature_tolerance);
 }
 
 absl::StatusOr<ProviderEvent> StripeAdapter::Parse(

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "common/providers/provider_adapter.h"
 #include "common/base/secret_file.h"
+#include "common/providers/provider_adapter.h"
 
 namespace tenure::providers {
 

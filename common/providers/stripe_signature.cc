@@ -70,8 +70,9 @@ absl::Status VerifyStripeSignature(absl::string_view header,
   }
   const std::optional<int64_t> seconds = ParseSeconds(*timestamp);
   if (!seconds.has_value()) {
-    return Malformed("the timestamp of the Stripe-Signature header is not a "
-                     "number of seconds");
+    return Malformed(
+        "the timestamp of the Stripe-Signature header is not a "
+        "number of seconds");
   }
 
   bool matches = false;

@@ -62,9 +62,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   }
   server->server_ = builder.BuildAndStart();
   if (server->server_ == nullptr || server->port_ == 0) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot listen for gRPC on ", options.listen,
-                     "; is the port taken?"));
+    return absl::UnavailableError(absl::StrCat(
+        "cannot listen for gRPC on ", options.listen, "; is the port taken?"));
   }
   server->SetServing(false);
   return server;
@@ -73,8 +72,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
 void Server::SetServing(bool serving) {
-  grpc::HealthCheckServiceInterface* health =
-      server_->GetHealthCheckService();
+  grpc::HealthCheckServiceInterface* health = server_->GetHealthCheckService();
   if (health == nullptr) return;
   health->SetServingStatus(serving);
   for (const std::string& name : names_) {
@@ -85,8 +83,7 @@ void Server::SetServing(bool serving) {
 void Server::Shutdown(absl::Duration limit) {
   if (server_ == nullptr) return;
   SetServing(false);
-  server_->Shutdown(
-      absl::ToChronoTime(SystemClock::Instance().Now() + limit));
+  server_->Shutdown(absl::ToChronoTime(SystemClock::Instance().Now() + limit));
   server_->Wait();
   server_.reset();
 }

@@ -30,10 +30,10 @@ Outward WithReason(grpc::StatusCode code, ErrorReason reason,
 }
 
 Outward Internal(absl::string_view request_id) {
-  return WithReason(
-      grpc::StatusCode::INTERNAL, common::v1::ERROR_REASON_INTERNAL,
-      absl::StrCat("internal error; request id ", request_id),
-      {{"request_id", std::string(request_id)}});
+  return WithReason(grpc::StatusCode::INTERNAL,
+                    common::v1::ERROR_REASON_INTERNAL,
+                    absl::StrCat("internal error; request id ", request_id),
+                    {{"request_id", std::string(request_id)}});
 }
 
 Outward Translate(const absl::Status& status, absl::string_view request_id) {
@@ -98,9 +98,8 @@ absl::Status FromGrpcStatus(const grpc::Status& status) {
     for (const auto& detail : details.details()) {
       if (!detail.UnpackTo(&info)) continue;
       ErrorReason reason = common::v1::ERROR_REASON_UNSPECIFIED;
-      common::v1::ErrorReason_Parse(absl::StrCat("ERROR_REASON_",
-                                                 info.reason()),
-                                    &reason);
+      common::v1::ErrorReason_Parse(
+          absl::StrCat("ERROR_REASON_", info.reason()), &reason);
       return MakeError(code, reason, status.error_message(),
                        {info.metadata().begin(), info.metadata().end()});
     }

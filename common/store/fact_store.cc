@@ -23,12 +23,11 @@ struct LockedRow {
 
 absl::StatusOr<std::optional<LockedRow>> LockByProviderKey(
     db::Transaction& tx, const FactBatch& batch) {
-  ASSIGN_OR_RETURN(
-      const db::Result rows,
-      tx.Execute(kLockSubscriptionByProviderKey,
-                 db::MakeParams(batch.route.id, batch.account,
-                                batch.provider_subscription_id,
-                                batch.item_key)));
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   tx.Execute(kLockSubscriptionByProviderKey,
+                              db::MakeParams(batch.route.id, batch.account,
+                                             batch.provider_subscription_id,
+                                             batch.item_key)));
   if (rows.empty()) return std::nullopt;
   LockedRow locked;
   locked.id = rows[0].Int64("id");
@@ -127,9 +126,8 @@ absl::StatusOr<std::vector<domain::OrderedFact>> LoadFacts(
       return InternalError(absl::StrCat("a stored fact of subscription ",
                                         subscription_id, " is unreadable"));
     }
-    ASSIGN_OR_RETURN(
-        domain::OrderedFact ordered,
-        domain::MakeOrderedFact(rows[i].Text("event_id"), fact));
+    ASSIGN_OR_RETURN(domain::OrderedFact ordered,
+                     domain::MakeOrderedFact(rows[i].Text("event_id"), fact));
     facts.push_back(std::move(ordered));
   }
   RETURN_IF_ERROR(rows.status());
@@ -148,18 +146,17 @@ absl::Status StorePayments(db::Transaction& tx, const FactBatch& batch,
     ASSIGN_OR_RETURN(const absl::Time to,
                      FromProto("period_ends_at", paid.period_ends_at()));
     RETURN_IF_ERROR(
-        tx.Execute(kInsertPayment,
-                   db::MakeParams(batch.route.id, batch.account,
-                                  paid.payment_key(), subscription_id, term_no,
-                                  paid.amount_minor(), paid.currency(),
-                                  paid_at, from, to))
+        tx.Execute(
+              kInsertPayment,
+              db::MakeParams(batch.route.id, batch.account, paid.payment_key(),
+                             subscription_id, term_no, paid.amount_minor(),
+                             paid.currency(), paid_at, from, to))
             .status());
     for (const std::string& alias : paid.aliases()) {
-      RETURN_IF_ERROR(
-          tx.Execute(kInsertPaymentAlias,
-                     db::MakeParams(batch.route.id, batch.account, alias,
-                                    paid.payment_key()))
-              .status());
+      RETURN_IF_ERROR(tx.Execute(kInsertPaymentAlias,
+                                 db::MakeParams(batch.route.id, batch.account,
+                                                alias, paid.payment_key()))
+                          .status());
     }
   }
   return absl::OkStatus();
@@ -173,12 +170,12 @@ absl::Status StoreTransition(db::Transaction& tx, const FactBatch& batch,
                       .status());
   for (const domain::DomainEvent& event : transition.events) {
     RETURN_IF_ERROR(
-        tx.Execute(kInsertSubscriptionEvent,
-                   db::MakeParams(subscription_id, event.seq, event.type,
-                                  event.episode, event.effective_at,
-                                  event.access_until,
-                                  absl::StrCat("provider_event:",
-                                               batch.provider_event_id)))
+        tx.Execute(
+              kInsertSubscriptionEvent,
+              db::MakeParams(
+                  subscription_id, event.seq, event.type, event.episode,
+                  event.effective_at, event.access_until,
+                  absl::StrCat("provider_event:", batch.provider_event_id)))
             .status());
   }
   if (!domain::IsLive(transition.state.subscription.status)) {
@@ -188,9 +185,9 @@ absl::Status StoreTransition(db::Transaction& tx, const FactBatch& batch,
   }
   if (transition.events.empty()) return absl::OkStatus();
   return tx
-      .Execute(kAdvanceSinkStreams,
-               db::MakeParams(subscription_id,
-                              transition.state.lifecycle.event_seq))
+      .Execute(
+          kAdvanceSinkStreams,
+          db::MakeParams(subscription_id, transition.state.lifecycle.event_seq))
       .status();
 }
 
@@ -208,10 +205,10 @@ absl::StatusOr<Destination> Resolve(db::Transaction& tx,
   ASSIGN_OR_RETURN(destination.subject,
                    FindSubject(tx, batch, &destination.parked));
   if (!destination.parked.empty()) return destination;
-  ASSIGN_OR_RETURN(const db::Result plan,
-                   tx.Execute(kSelectPlanOfProduct,
-                              db::MakeParams(batch.route.name,
-                                             batch.product_id)));
+  ASSIGN_OR_RETURN(
+      const db::Result plan,
+      tx.Execute(kSelectPlanOfProduct,
+                 db::MakeParams(batch.route.name, batch.product_id)));
   if (plan.empty()) {
     destination.parked = "unknown_plan";
     return destination;
@@ -248,8 +245,7 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
   return applied;
 }
 
-absl::StatusOr<Route> RegisterRoute(db::Transaction& tx,
-                                    absl::string_view name,
+absl::StatusOr<Route> RegisterRoute(db::Transaction& tx, absl::string_view name,
                                     absl::string_view kind,
                                     absl::string_view environment) {
   ASSIGN_OR_RETURN(

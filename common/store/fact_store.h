@@ -72,8 +72,7 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
 
 // Registers a route by name and returns it. FAILED_PRECONDITION when the name
 // is already used with another kind or environment.
-absl::StatusOr<Route> RegisterRoute(db::Transaction& tx,
-                                    absl::string_view name,
+absl::StatusOr<Route> RegisterRoute(db::Transaction& tx, absl::string_view name,
                                     absl::string_view kind,
                                     absl::string_view environment);
 

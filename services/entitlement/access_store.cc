@@ -10,10 +10,10 @@ namespace tenure::entitlement {
 
 absl::StatusOr<AccessSnapshot> AccessStore::Read(absl::string_view subject,
                                                  absl::string_view feature) {
-  ASSIGN_OR_RETURN(const db::Result rows,
-                   pool_.Execute(kSelectAccessCandidates,
-                                 db::MakeParams(subject, environment_,
-                                                feature)));
+  ASSIGN_OR_RETURN(
+      const db::Result rows,
+      pool_.Execute(kSelectAccessCandidates,
+                    db::MakeParams(subject, environment_, feature)));
   AccessSnapshot snapshot;
   snapshot.now = rows[0].Time("now");
   for (size_t i = 0; i < rows.size(); ++i) {

@@ -9,8 +9,7 @@ absl::StatusOr<AccessAnswer> CheckAccess::Run(const AccessQuestion& question) {
                    store_.Read(question.subject, question.feature));
   AccessAnswer answer;
   answer.decided_at = question.at.value_or(snapshot.now);
-  answer.verdict =
-      domain::DecideAccess(snapshot.candidates, answer.decided_at);
+  answer.verdict = domain::DecideAccess(snapshot.candidates, answer.decided_at);
   return answer;
 }
 

@@ -59,10 +59,9 @@ ServiceHost::~ServiceHost() {
   if (probes_ != nullptr) probes_->Drain(absl::Seconds(1));
 }
 
-absl::Status ServiceHost::StartProbes(
-    const config::v1::MetricsConfig& config) {
-  ASSIGN_OR_RETURN(probes_, obs::ProbeServer::Start(config.listen(),
-                                                    readiness_, registry_));
+absl::Status ServiceHost::StartProbes(const config::v1::MetricsConfig& config) {
+  ASSIGN_OR_RETURN(
+      probes_, obs::ProbeServer::Start(config.listen(), readiness_, registry_));
   return absl::OkStatus();
 }
 
@@ -112,8 +111,8 @@ void ServiceHost::WatchDatabase(db::Pool* pool) {
   auto& discarded = registry_.Gauge("database_connections_discarded",
                                     "sessions dropped because they were lost");
   database_watch_ = std::make_unique<Periodic>(
-      kDatabaseInterval, [this, pool, &oldest_due, &open,
-                          &discarded](absl::Duration) {
+      kDatabaseInterval,
+      [this, pool, &oldest_due, &open, &discarded](absl::Duration) {
         const auto result = pool->Execute(kSelectOldestDueAge);
         if (result.ok()) {
           oldest_due.Set(
@@ -189,8 +188,7 @@ absl::Duration ServiceHost::DrainTimeLeft() const {
 }
 
 int RunService(int argc, char** argv, absl::string_view name,
-               absl::string_view description,
-               google::protobuf::Message* config,
+               absl::string_view description, google::protobuf::Message* config,
                const config::v1::LogConfig& (*log_config)(
                    const google::protobuf::Message&),
                const std::function<absl::Status()>& run) {

@@ -74,8 +74,7 @@ class ServiceHost {
 // `run`. Returns the exit code: 0 after an orderly end, 1 when `run` failed, 2
 // for a configuration that is refused; errors are printed to standard error.
 int RunService(int argc, char** argv, absl::string_view name,
-               absl::string_view description,
-               google::protobuf::Message* config,
+               absl::string_view description, google::protobuf::Message* config,
                const config::v1::LogConfig& (*log_config)(
                    const google::protobuf::Message&),
                const std::function<absl::Status()>& run);

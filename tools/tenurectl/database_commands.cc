@@ -98,8 +98,8 @@ absl::Status ApplyCatalogFile(const DatabaseOptions& options,
   const std::string flag = absl::StrCat("--config=", file);
   const char* const argv[] = {"tenurectl", flag.c_str()};
   const char* const environment[] = {nullptr};
-  RETURN_IF_ERROR(LoadConfig(2, argv, environment, "tenurectl", "", &catalog,
-                             &how));
+  RETURN_IF_ERROR(
+      LoadConfig(2, argv, environment, "tenurectl", "", &catalog, &how));
   db::PoolOptions pool_options;
   ASSIGN_OR_RETURN(pool_options.connection, ConnectionOptionsOf(options));
   pool_options.size = 1;

@@ -1,7 +1,6 @@
 // tenurectl: migrations, catalogue, and the questions an operator asks.
 
 #include <CLI/CLI.hpp>
-
 #include <cstdio>
 #include <functional>
 #include <string>
@@ -71,8 +70,8 @@ void AddCatalog(CLI::App* root, Command* chosen) {
 
 void AddCheck(CLI::App* root, Command* chosen) {
   static CheckOptions options;
-  CLI::App* check = root->add_subcommand(
-      "check", "asks whether a subject may use a feature");
+  CLI::App* check =
+      root->add_subcommand("check", "asks whether a subject may use a feature");
   AddAddress(check, &options.address, "127.0.0.1:50051");
   check->add_option("--subject", options.subject, "the subject")->required();
   check->add_option("--feature", options.feature, "the feature")->required();

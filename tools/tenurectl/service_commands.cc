@@ -53,11 +53,13 @@ void Print(const google::protobuf::Message& message) {
 
 // Calls one method and prints its answer.
 template <typename Stub, typename Request, typename Response>
-absl::Status CallAndPrint(
-    const std::string& address, std::unique_ptr<Stub> stub,
-    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
-                                 Response*),
-    const Request& request, absl::Duration deadline = kDeadline) {
+absl::Status CallAndPrint(const std::string& address,
+                          std::unique_ptr<Stub> stub,
+                          grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                       const Request&,
+                                                       Response*),
+                          const Request& request,
+                          absl::Duration deadline = kDeadline) {
   grpc::ClientContext context;
   SetDeadline(&context, deadline);
   Response response;
@@ -151,8 +153,7 @@ absl::Status Health(const std::string& address) {
       address, stub->Check(&context, grpc::health::v1::HealthCheckRequest(),
                            &response)));
   Print(response);
-  if (response.status() !=
-      grpc::health::v1::HealthCheckResponse::SERVING) {
+  if (response.status() != grpc::health::v1::HealthCheckResponse::SERVING) {
     return absl::UnavailableError(absl::StrCat(address, " is not serving"));
   }
   return absl::OkStatus();

@@ -1,0 +1,40 @@
+#ifndef TENURE_SERVICES_SCHEDULER_EXPIRE_SWEEP_H_
+#define TENURE_SERVICES_SCHEDULER_EXPIRE_SWEEP_H_
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "services/scheduler/expiry_store.h"
+
+namespace tenure::scheduler {
+
+// What one pass did.
+struct SweepStats {
+  int batches = 0;
+  int64_t found = 0;
+  int64_t expired = 0;
+};
+
+// One pass over everything due: bounded batches, oldest first, until a batch
+// comes back short. It tidies up; no access depends on it (R1). Safe to run
+// late, twice, and beside itself.
+class ExpireSweep {
+ public:
+  // `batch_size`: rows per transaction at most (S0-12).
+  ExpireSweep(ExpiryStore& store, int64_t batch_size)
+      : store_(store), batch_size_(batch_size) {}
+
+  // Stops early, without an error, once `stop` answers true. After a statement
+  // that ran out of time the batch is halved for the rest of the pass. `stats`
+  // tells what was done even when an error ends the pass.
+  absl::Status Run(const std::function<bool()>& stop, SweepStats* stats);
+
+ private:
+  ExpiryStore& store_;
+  const int64_t batch_size_;
+};
+
+}  // namespace tenure::scheduler
+
+#endif  // TENURE_SERVICES_SCHEDULER_EXPIRE_SWEEP_H_

@@ -1,0 +1,45 @@
+-- Claims a batch of due rows and expires it in one statement (R6, R8, S0-13, S0-14).
+--   MATERIALIZED   else the planner may run the LIMIT again and claim more (C098)
+--   status literal else a generic plan cannot use the partial index
+--   id = ANY(ARRAY(...)) a join to the CTE is three times slower, ctids lose rows
+--   the UPDATE repeats the condition: a renewal that commits between the claim and the write wins (C038, S0-15)
+-- $1, $2: keyset cursor of the pass; $3: rows at most.
+WITH c AS MATERIALIZED (
+  SELECT id, access_until
+    FROM subscription
+   WHERE status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
+     AND access_until <= tenure_now()
+     AND (access_until, id) > ($1::timestamptz, $2::bigint)
+   ORDER BY access_until, id
+   LIMIT $3
+     FOR NO KEY UPDATE SKIP LOCKED),
+u AS (
+  UPDATE subscription s
+     SET status = 'EXPIRED', expired_at = tenure_now(), event_seq = s.event_seq + 1, version = s.version + 1
+   WHERE s.id = ANY (ARRAY(SELECT id FROM c))
+     AND s.status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
+     AND s.access_until <= tenure_now()
+  RETURNING s.id, s.event_seq, s.episode, s.access_until),
+q AS (
+  UPDATE quota_schedule
+     SET status = 'CANCELLED', settled_at = tenure_now()
+   WHERE status = 'PENDING' AND subscription_id = ANY (ARRAY(SELECT id FROM u))),
+e AS (
+  INSERT INTO subscription_event (subscription_id, seq, event_type, episode, effective_at, access_until, cause)
+  SELECT u.id, u.event_seq, 'subscription.expired', u.episode, u.access_until, u.access_until,
+         'job:subscription_maintenance'
+    FROM u),
+k AS (
+  INSERT INTO sink_stream (sink_id, subscription_id, sent_seq, head_seq, next_attempt_at)
+  SELECT k.id, u.id, 0, u.event_seq, tenure_now()
+    FROM u, sink k
+   WHERE k.enabled
+   ORDER BY u.id, k.id
+  ON CONFLICT (sink_id, subscription_id) DO UPDATE SET head_seq = excluded.head_seq),
+-- The greatest pair, not the greatest of each column: the cursor must pass exactly what was seen.
+l AS (
+  SELECT access_until, id FROM c ORDER BY access_until DESC, id DESC LIMIT 1)
+SELECT (SELECT count(*) FROM c) AS found,
+       (SELECT count(*) FROM u) AS expired,
+       (SELECT access_until FROM l) AS last_access_until,
+       (SELECT id FROM l) AS last_id

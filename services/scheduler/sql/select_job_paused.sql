@@ -1,0 +1,1 @@
+SELECT paused FROM job WHERE name = $1

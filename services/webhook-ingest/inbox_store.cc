@@ -1,0 +1,214 @@
+#include "services/webhook-ingest/inbox_store.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/crypto.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
+#include "common/base/status_macros.h"
+#include "services/webhook-ingest/statements.h"
+
+namespace tenure::webhook_ingest {
+namespace {
+
+// Until a waiting event is looked at again. A parked one waits for a fact that
+// only the outside brings; a failed one for whatever made it fail to pass.
+constexpr absl::Duration kParkedRetry = absl::Minutes(5);
+constexpr absl::Duration kFailedRetry = absl::Minutes(1);
+
+constexpr std::pair<EventState, absl::string_view> kStateNames[] = {
+    {EventState::kReceived, "received"},
+    {EventState::kApplied, "applied"},
+    {EventState::kNoop, "noop"},
+    {EventState::kIgnored, "ignored"},
+    {EventState::kParked, "parked"},
+    {EventState::kFailed, "failed"},
+    {EventState::kQuarantined, "quarantined"},
+    {EventState::kDead, "dead"},
+};
+
+absl::StatusOr<EventState> ParseEventState(absl::string_view name) {
+  for (const auto& [state, text] : kStateNames) {
+    if (text == name) return state;
+  }
+  return InternalError(absl::StrCat("unknown event status ", name));
+}
+
+bool Waits(EventState state) {
+  return state == EventState::kReceived || state == EventState::kParked ||
+         state == EventState::kFailed;
+}
+
+std::optional<int64_t> RetryAfterMicroseconds(EventState state) {
+  if (state == EventState::kParked) {
+    return absl::ToInt64Microseconds(kParkedRetry);
+  }
+  if (state == EventState::kFailed) {
+    return absl::ToInt64Microseconds(kFailedRetry);
+  }
+  return std::nullopt;
+}
+
+// True for failures that another try of the same transaction does not cure and
+// that say nothing about the database's health.
+bool IsApplyFailure(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInternal:
+    case absl::StatusCode::kUnimplemented:
+    case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kFailedPrecondition:
+      return true;
+    default:
+      return false;
+  }
+}
+
+store::FactBatch ToBatch(const store::Route& route,
+                         const providers::ProviderEvent& event,
+                         const providers::SubscriptionFacts& facts,
+                         int64_t provider_event_id) {
+  store::FactBatch batch;
+  batch.route = route;
+  batch.account = event.account;
+  batch.provider_subscription_id = facts.provider_subscription_id;
+  batch.item_key = facts.item_key;
+  batch.customer_id = facts.customer_id;
+  batch.subject = facts.subject;
+  batch.product_id = facts.product_id;
+  batch.event_id = event.event_id;
+  batch.provider_event_id = provider_event_id;
+  batch.facts = facts.facts;
+  return batch;
+}
+
+// Applies all facts of an event, or none of them and says why it waits.
+absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
+                        const providers::ProviderEvent& event,
+                        RecordedEvent* recorded) {
+  std::vector<std::pair<store::FactBatch, store::Destination>> resolved;
+  for (const providers::SubscriptionFacts& facts : event.subscriptions) {
+    store::FactBatch batch = ToBatch(route, event, facts, recorded->event_id);
+    ASSIGN_OR_RETURN(store::Destination destination, store::Resolve(tx, batch));
+    if (!destination.parked.empty()) {
+      recorded->state = EventState::kParked;
+      recorded->reason = destination.parked;
+      return absl::OkStatus();
+    }
+    resolved.emplace_back(std::move(batch), std::move(destination));
+  }
+  recorded->state = EventState::kNoop;
+  for (const auto& [batch, destination] : resolved) {
+    ASSIGN_OR_RETURN(const store::AppliedFacts applied,
+                     store::Apply(tx, batch, destination));
+    if (applied.changed) recorded->state = EventState::kApplied;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view EventStateName(EventState state) {
+  for (const auto& [value, name] : kStateNames) {
+    if (value == state) return name;
+  }
+  return "";
+}
+
+absl::StatusOr<RecordedEvent> InboxStore::Record(
+    const store::Route& route, const providers::ProviderEvent& event,
+    absl::string_view body) {
+  RecordedEvent recorded;
+  absl::Status status =
+      pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
+        ASSIGN_OR_RETURN(recorded,
+                         RecordInTransaction(tx, route, event, body, ""));
+        return absl::OkStatus();
+      });
+  if (!IsApplyFailure(status)) {
+    if (status.ok()) return recorded;
+    return status;
+  }
+  log::Error("event could not be applied",
+             {{"event_id", event.event_id},
+              {"event_type", event.type},
+              {"detail", std::string(status.message())}});
+  const std::string failure(status.message());
+  RETURN_IF_ERROR(
+      pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
+        ASSIGN_OR_RETURN(recorded,
+                         RecordInTransaction(tx, route, event, body, failure));
+        return absl::OkStatus();
+      }));
+  return recorded;
+}
+
+absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
+    db::Transaction& tx, const store::Route& route,
+    const providers::ProviderEvent& event, absl::string_view body,
+    absl::string_view failure) {
+  RecordedEvent recorded;
+  const std::string sha256 = Sha256(body);
+  ASSIGN_OR_RETURN(
+      const db::Result inserted,
+      tx.Execute(kInsertProviderEvent,
+                 db::MakeParams(route.id, event.account, event.livemode,
+                                event.event_id, event.type,
+                                db::Bytes{std::string(body)}, db::Bytes{sha256},
+                                event.occurred_at)));
+  if (!inserted.empty()) {
+    recorded.event_id = inserted[0].Int64("id");
+  } else {
+    ASSIGN_OR_RETURN(
+        const db::Result stored,
+        tx.Execute(kLockProviderEvent,
+                   db::MakeParams(route.id, event.account, event.livemode,
+                                  event.event_id)));
+    if (stored.empty()) return InternalError("a stored event vanished");
+    recorded.event_id = stored[0].Int64("id");
+    recorded.reason = stored[0].Text("reason");
+    ASSIGN_OR_RETURN(recorded.state, ParseEventState(stored[0].Text("status")));
+    if (stored[0].Bytea("body_sha256") != sha256) {
+      RETURN_IF_ERROR(tx.Execute(kInsertEventConflict,
+                                 db::MakeParams(recorded.event_id,
+                                                db::Bytes{std::string(body)},
+                                                db::Bytes{sha256}))
+                          .status());
+      recorded.state = EventState::kQuarantined;
+      recorded.reason = "same_id_other_body";
+      return recorded;
+    }
+    RETURN_IF_ERROR(stored.status());
+    if (!Waits(recorded.state)) {
+      recorded.duplicate = true;
+      return recorded;
+    }
+  }
+
+  recorded.reason.clear();
+  if (!failure.empty()) {
+    recorded.state = EventState::kFailed;
+    recorded.reason = "apply_failed";
+  } else if (event.livemode != (route.environment == "live")) {
+    // Test money never touches live subscriptions, nor the other way (R15).
+    recorded.state = EventState::kIgnored;
+    recorded.reason = "livemode_mismatch";
+  } else if (event.subscriptions.empty()) {
+    recorded.state = EventState::kIgnored;
+    recorded.reason = event.ignored;
+  } else {
+    RETURN_IF_ERROR(ApplyFacts(tx, route, event, &recorded));
+  }
+  RETURN_IF_ERROR(
+      tx.Execute(
+            kSettleProviderEvent,
+            db::MakeParams(recorded.event_id, EventStateName(recorded.state),
+                           recorded.reason,
+                           RetryAfterMicroseconds(recorded.state), failure))
+          .status());
+  return recorded;
+}
+
+}  // namespace tenure::webhook_ingest

@@ -1,0 +1,49 @@
+#ifndef TENURE_SERVICES_WEBHOOK_INGEST_INGEST_EVENT_H_
+#define TENURE_SERVICES_WEBHOOK_INGEST_INGEST_EVENT_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "common/base/clock.h"
+#include "common/obs/metrics.h"
+#include "common/providers/provider_adapter.h"
+#include "services/webhook-ingest/inbox_store.h"
+#include "services/webhook-ingest/routes.h"
+
+namespace tenure::webhook_ingest {
+
+// The one path of an event, whether it came over HTTP or gRPC: route, size,
+// signature over the raw bytes, envelope, inbox and facts in one transaction.
+// Thread-safe.
+class IngestEvent {
+ public:
+  IngestEvent(const Routes& routes, InboxStore& inbox, const Clock& clock,
+              size_t max_body_bytes, obs::Registry& registry);
+
+  // OK only when the event is durably stored. Errors carry the reason the
+  // provider's answer is made of.
+  absl::StatusOr<RecordedEvent> Run(absl::string_view route,
+                                    const providers::Delivery& delivery);
+
+ private:
+  absl::StatusOr<RecordedEvent> Ingest(const ConfiguredRoute& configured,
+                                       const providers::Delivery& delivery);
+  void Count(absl::string_view route, absl::string_view outcome);
+
+  const Routes& routes_;
+  InboxStore& inbox_;
+  const Clock& clock_;
+  const size_t max_body_bytes_;
+  // By route, then outcome; all made at start.
+  std::map<std::string,
+           std::map<std::string, prometheus::Counter*, std::less<>>,
+           std::less<>>
+      counters_;
+  prometheus::Histogram& seconds_;
+};
+
+}  // namespace tenure::webhook_ingest
+
+#endif  // TENURE_SERVICES_WEBHOOK_INGEST_INGEST_EVENT_H_

@@ -1,0 +1,99 @@
+// tenure-webhook-ingest: takes provider events and turns them into
+// subscription state.
+
+#include <memory>
+#include <utility>
+
+#include "common/base/clock.h"
+#include "common/base/proto_time.h"
+#include "common/base/status_macros.h"
+#include "common/http/server.h"
+#include "common/rpc/server.h"
+#include "common/store/subscription_store.h"
+#include "services/host/service_host.h"
+#include "services/webhook-ingest/inbox_store.h"
+#include "services/webhook-ingest/ingest_event.h"
+#include "services/webhook-ingest/routes.h"
+#include "services/webhook-ingest/subscriptions_service.h"
+#include "services/webhook-ingest/webhook_http.h"
+#include "services/webhook-ingest/webhook_ingest_service.h"
+
+namespace tenure::webhook_ingest {
+namespace {
+
+using Config = config::v1::WebhookIngestConfig;
+
+http::ServerOptions HttpOptions(const config::v1::HttpConfig& config,
+                                const WebhookHttp& edge) {
+  http::ServerOptions options;
+  options.listen_address = config.listen();
+  options.worker_threads = config.worker_threads();
+  options.max_queued = config.max_queued();
+  options.max_body_bytes = static_cast<size_t>(config.max_body_bytes());
+  options.request_timeout = FromProto(config.request_timeout());
+  options.max_connections = config.max_connections();
+  options.accept = [&edge](const http::RequestHead& head) {
+    return edge.Accept(head);
+  };
+  return options;
+}
+
+absl::Status Run(const Config& config) {
+  // Before anything listens: without its secrets the process must not start.
+  ASSIGN_OR_RETURN(Routes routes, Routes::Make(config));
+  host::ServiceHost host("webhook-ingest", FromProto(config.drain_timeout()));
+  RETURN_IF_ERROR(host.StartProbes(config.metrics()));
+  ASSIGN_OR_RETURN(const std::unique_ptr<db::Pool> pool,
+                   host.ConnectDatabase(config.database()));
+  RETURN_IF_ERROR(routes.Register(*pool));
+
+  InboxStore inbox(*pool);
+  IngestEvent ingest(routes, inbox, SystemClock::Instance(),
+                     static_cast<size_t>(config.http().max_body_bytes()),
+                     host.registry());
+  store::SubscriptionStore subscriptions(*pool);
+  rpc::CallGuard guard(config.grpc().max_threads(),
+                       host.MakeCallObserver({"Ingest", "Get", "List"}));
+  WebhookIngestService ingest_service(ingest, guard);
+  SubscriptionsService subscriptions_service(subscriptions, guard);
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<rpc::Server> grpc_server,
+      rpc::Server::Start(
+          {config.grpc().listen(), config.grpc().max_threads()},
+          {{webhook::v1::WebhookIngest::service_full_name(), &ingest_service},
+           {subscription::v1::Subscriptions::service_full_name(),
+            &subscriptions_service}}));
+
+  WebhookHttp edge(routes, ingest);
+  ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> http_server,
+                   http::Server::Start(HttpOptions(config.http(), edge),
+                                       [&edge](http::Request request,
+                                               http::Responder responder) {
+                                         responder.Send(edge.Handle(request));
+                                       }));
+  grpc_server->SetServing(true);
+  host.SetStarted();
+  host.AwaitShutdown();
+  http_server->Drain(host.DrainTimeLeft());
+  grpc_server->Shutdown(host.DrainTimeLeft());
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace tenure::webhook_ingest
+
+int main(int argc, char** argv) {
+  tenure::config::v1::WebhookIngestConfig config;
+  return tenure::host::RunService(
+      argc, argv, "webhook-ingest",
+      "Takes provider webhooks over HTTP and gRPC, verifies and stores each "
+      "once, and turns them into subscription state.",
+      &config,
+      [](const google::protobuf::Message& message)
+          -> const tenure::config::v1::LogConfig& {
+        return static_cast<const tenure::config::v1::WebhookIngestConfig&>(
+                   message)
+            .log();
+      },
+      [&] { return tenure::webhook_ingest::Run(config); });
+}

@@ -1,0 +1,7 @@
+-- $4: microseconds until something looks at the event again, NULL for a settled one.
+UPDATE provider_event
+   SET status = $2, reason = $3, attempt_count = attempt_count + 1,
+       next_attempt_at = tenure_now() + $4::bigint * interval '1 microsecond',
+       processed_at = CASE WHEN $4::bigint IS NULL THEN tenure_now() END,
+       last_error = $5
+ WHERE id = $1
