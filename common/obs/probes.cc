@@ -1,13 +1,15 @@
 #include "common/obs/probes.h"
 
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/base/utf8.h"
 
 namespace tenure::obs {
 namespace {
@@ -26,23 +28,46 @@ absl::Status Ask(const std::string& name,
   return absl::InternalError("the check failed");
 }
 
+// A JSON string literal. Bytes that are not UTF-8 become '?', because a message
+// may hold anything and the report must stay readable.
+std::string Quote(absl::string_view text) {
+  const bool utf8 = IsValidUtf8(text);
+  std::string quoted = "\"";
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      quoted += '\\';
+      quoted += c;
+    } else if (byte < 0x20 || byte == 0x7f) {
+      absl::StrAppend(&quoted, "\\u", absl::Hex(byte, absl::kZeroPad4));
+    } else if (byte >= 0x80 && !utf8) {
+      quoted += '?';
+    } else {
+      quoted += c;
+    }
+  }
+  quoted += '"';
+  return quoted;
+}
+
 http::Response ReadyResponse(const Readiness& readiness) {
-  nlohmann::json checks = nlohmann::json::object();
+  std::vector<std::string> checks;
   bool ready = true;
   for (const auto& [name, status] : readiness.Evaluate()) {
-    ready = ready && status.ok();
-    nlohmann::json& entry = checks[name];
-    entry["ok"] = status.ok();
-    if (status.ok()) continue;
-    entry["code"] = absl::StatusCodeToString(status.code());
-    entry["message"] = std::string(status.message());
+    if (status.ok()) {
+      checks.push_back(absl::StrCat(Quote(name), ":{\"ok\":true}"));
+      continue;
+    }
+    ready = false;
+    checks.push_back(
+        absl::StrCat(Quote(name), ":{\"ok\":false,\"code\":",
+                     Quote(absl::StatusCodeToString(status.code())),
+                     ",\"message\":", Quote(status.message()), "}"));
   }
-  nlohmann::json report;
-  report["status"] = ready ? "ready" : "not ready";
-  report["checks"] = std::move(checks);
   return http::JsonResponse(
       ready ? 200 : 503,
-      report.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+      absl::StrCat("{\"status\":", ready ? "\"ready\"" : "\"not ready\"",
+                   ",\"checks\":{", absl::StrJoin(checks, ","), "}}\n"));
 }
 
 // Answers what needs no worker.

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <future>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -104,6 +105,7 @@ TEST_F(ProbeServerTest, ReadyNamesEveryCondition) {
   EXPECT_EQ(report["checks"].size(), 3u);
   EXPECT_EQ(report["checks"]["database"]["ok"], false);
   EXPECT_EQ(report["checks"]["database"]["code"], "UNAVAILABLE");
+  EXPECT_EQ(report["checks"]["database"]["message"], "away \"?\n");
   EXPECT_EQ(report["checks"]["schema"]["ok"], true);
   EXPECT_EQ(report["checks"]["broken"]["message"], "the check failed");
 }
