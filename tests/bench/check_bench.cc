@@ -259,8 +259,9 @@ void NoteTheBottleneck(const std::vector<Round>& rounds, Report& report) {
         rounds, variant, [](const Sample& s) { return s.ClientCores(); });
     if (server < 0.9) {
       report.AddNote(absl::StrFormat(
-          "%s: the server used only %.2f of its core (client %.2f): its rate "
-          "is bound by something else; P2 is not affected",
+          "%s: the server used %.2f of its core and the client %.2f of its "
+          "own: "
+          "the rate is bound by something else (the database, foreign load)",
           variant, server, client));
     }
   }

@@ -588,7 +588,7 @@ std::string Report::ToTable() const {
   if (!baselines_.empty()) {
     absl::StrAppend(&out, "\nbaselines\n");
     for (const Baseline& baseline : baselines_) {
-      absl::StrAppendFormat(&out, "  %-36s %12.4g %s\n", baseline.name,
+      absl::StrAppendFormat(&out, "  %-36s %12.6g %s\n", baseline.name,
                             baseline.value, baseline.unit);
     }
   }
