@@ -19,9 +19,10 @@ set(CMAKE_CXX_FLAGS_RELEASE "-O2 -g1 -fno-omit-frame-pointer")
 
 find_program(TENURE_CCACHE ccache)
 if(TENURE_CCACHE)
-  # pch_defines,time_macros: what ccache needs to hit on translation units that use a precompiled header.
+  # pch_defines,time_macros: what ccache needs to hit on translation units that use a precompiled header. BASEDIR and
+  # NOHASHDIR: a second build folder or clone of the same text hits as well.
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
-      ${TENURE_CCACHE})
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1 ${TENURE_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
