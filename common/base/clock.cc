@@ -11,7 +11,8 @@ absl::Duration SystemClock::Monotonic() const {
 }
 
 const SystemClock& SystemClock::Instance() {
-  static const SystemClock clock;
+  // Never destroyed: statics that outlive main still ask for the time.
+  static const auto& clock = *new SystemClock;
   return clock;
 }
 

@@ -36,6 +36,8 @@ elseif(TENURE_LLD AND NOT TENURE_LTO)
   add_link_options(-fuse-ld=lld)
 endif()
 
+# Everywhere: gRPC brings it along, and a precompiled header is good for one set of flags only.
+add_compile_options(-pthread)
 find_package(Threads REQUIRED)
 
 # Flags of our own code only (generated code is compiled without warnings).
