@@ -4,7 +4,7 @@
 BUILD_PACKAGES=(
   g++ make cmake ninja-build pkgconf      # the build itself
   ccache mold                             # faster rebuilds and links; used when installed
-  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev grpc-proto libabsl-dev
+  libgrpc++-dev protobuf-compiler protobuf-compiler-grpc libprotobuf-dev libabsl-dev
   libpqxx-dev libpq-dev
   prometheus-cpp-dev
   libboost-dev                            # Beast and Asio, headers only

@@ -34,4 +34,3 @@ tenure_require(rapidcheck)
 
 find_program(TENURE_PROTOC protoc REQUIRED)
 find_program(TENURE_GRPC_CPP_PLUGIN grpc_cpp_plugin REQUIRED)
-find_path(TENURE_GRPC_PROTO_DIR grpc/health/v1/health.proto HINTS /usr/share/grpc-proto REQUIRED)
