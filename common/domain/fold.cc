@@ -266,9 +266,11 @@ Transition Advance(const std::optional<SubscriptionState>& before,
 
   const bool was_expired = was.status == Status::kExpired;
   const bool is_expired = is.status == Status::kExpired;
-  // A new end later than the recorded one means it lived on in between.
+  // A new end later than the recorded one means it lived on in between. An end
+  // that is taken back or revoked afterwards is no second life.
   const bool revived =
-      was_expired && (!is_expired || (end && *end > *old.lifecycle.expired_at));
+      was_expired &&
+      (IsLive(is.status) || (is_expired && end > old.lifecycle.expired_at));
   if (revived) ++state.lifecycle.episode;
   if (!is_expired) {
     state.lifecycle.expired_at.reset();
