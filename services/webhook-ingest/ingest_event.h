@@ -27,6 +27,8 @@ class IngestEvent {
   absl::StatusOr<RecordedEvent> Run(absl::string_view route,
                                     const providers::Delivery& delivery);
 
+  size_t max_body_bytes() const { return max_body_bytes_; }
+
  private:
   absl::StatusOr<RecordedEvent> Ingest(const ConfiguredRoute& configured,
                                        const providers::Delivery& delivery);

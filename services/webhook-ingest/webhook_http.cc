@@ -120,6 +120,11 @@ std::optional<http::Response> WebhookHttp::Accept(
   if (!IsJson(head.headers)) {
     return Refuse(415, "CONTENT_TYPE", "the body must be application/json");
   }
+  if (head.content_length.value_or(0) > ingest_.max_body_bytes()) {
+    return Refuse(413, ReasonName(common::v1::ERROR_REASON_BODY_TOO_LARGE),
+                  absl::StrCat("the body is larger than ",
+                               ingest_.max_body_bytes(), " bytes"));
+  }
   return std::nullopt;
 }
 

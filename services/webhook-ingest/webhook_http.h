@@ -17,13 +17,15 @@ namespace tenure::webhook_ingest {
 //   413  too large   415  not JSON
 //   503  with Retry-After: the database is away, or the outcome of the commit
 //        is unknown; sending again is safe
-// Errors are {"error": {"reason", "message", "request_id"}}.
+// Errors are {"error": {"reason", "message", "request_id"}}. What the server
+// below refuses by itself (a chunked body that grows too large, bad framing) is
+// answered in plain text.
 class WebhookHttp {
  public:
   WebhookHttp(const Routes& routes, IngestEvent& ingest)
       : routes_(routes), ingest_(ingest) {}
 
-  // Refuses what needs no body: path, method, route, content type.
+  // Refuses what needs no body: path, method, route, content type, length.
   std::optional<http::Response> Accept(const http::RequestHead& head) const;
 
   http::Response Handle(const http::Request& request);
