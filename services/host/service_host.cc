@@ -1,8 +1,10 @@
 #include "services/host/service_host.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -42,9 +44,17 @@ sigset_t StopSignals() {
 
 // True when a stop signal came within `timeout`.
 bool StopSignalWithin(absl::Duration timeout) {
+  const Clock& clock = SystemClock::Instance();
+  const absl::Duration deadline = clock.Monotonic() + timeout;
   const sigset_t set = StopSignals();
-  const timespec limit = absl::ToTimespec(timeout);
-  return sigtimedwait(&set, nullptr, &limit) > 0;
+  for (;;) {
+    const absl::Duration left = deadline - clock.Monotonic();
+    if (left <= absl::ZeroDuration()) return false;
+    const timespec limit = absl::ToTimespec(left);
+    // A debugger or sanitizer that stops the thread interrupts the wait.
+    if (sigtimedwait(&set, nullptr, &limit) > 0) return true;
+    if (errno != EINTR) return false;
+  }
 }
 
 }  // namespace
