@@ -1,5 +1,6 @@
 #include "services/webhook-ingest/inbox_store.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,10 +15,10 @@
 namespace tenure::webhook_ingest {
 namespace {
 
-// Until a waiting event is looked at again. A parked one waits for a fact that
-// only the outside brings; a failed one for whatever made it fail to pass.
-constexpr absl::Duration kParkedRetry = absl::Minutes(5);
-constexpr absl::Duration kFailedRetry = absl::Minutes(1);
+// The first wait of an event that could not be applied; doubled per attempt. A
+// parked one waits for a fact that only the outside brings, and that is often
+// a second event of the same purchase, moments away.
+constexpr absl::Duration kFirstWait = absl::Seconds(2);
 
 constexpr std::pair<EventState, absl::string_view> kStateNames[] = {
     {EventState::kReceived, "received"},
@@ -42,14 +43,13 @@ bool Waits(EventState state) {
          state == EventState::kFailed;
 }
 
-std::optional<int64_t> RetryAfterMicroseconds(EventState state) {
-  if (state == EventState::kParked) {
-    return absl::ToInt64Microseconds(kParkedRetry);
-  }
-  if (state == EventState::kFailed) {
-    return absl::ToInt64Microseconds(kFailedRetry);
-  }
-  return std::nullopt;
+std::optional<int64_t> WaitMicroseconds(EventState state, int64_t attempts) {
+  if (!Waits(state)) return std::nullopt;
+  // No randomness: the order of waiting events need not be spread, one process
+  // takes one at a time.
+  const absl::Duration wait =
+      kFirstWait * static_cast<double>(1 << std::min<int64_t>(attempts, 10));
+  return absl::ToInt64Microseconds(std::min(wait, InboxStore::kLongestWait));
 }
 
 // True for failures that another try of the same transaction does not cure and
@@ -201,14 +201,69 @@ absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
   } else {
     RETURN_IF_ERROR(ApplyFacts(tx, route, event, &recorded));
   }
-  RETURN_IF_ERROR(
-      tx.Execute(
-            kSettleProviderEvent,
-            db::MakeParams(recorded.event_id, EventStateName(recorded.state),
-                           recorded.reason,
-                           RetryAfterMicroseconds(recorded.state), failure))
-          .status());
+  RETURN_IF_ERROR(Settle(tx, recorded, /*attempt_count=*/0, failure));
   return recorded;
+}
+
+absl::Status InboxStore::Settle(db::Transaction& tx,
+                                const RecordedEvent& recorded,
+                                int64_t attempt_count,
+                                absl::string_view error) {
+  return tx
+      .Execute(kSettleProviderEvent,
+               db::MakeParams(recorded.event_id, EventStateName(recorded.state),
+                              recorded.reason,
+                              WaitMicroseconds(recorded.state, attempt_count),
+                              error))
+      .status();
+}
+
+absl::StatusOr<bool> InboxStore::RetryNext(const Parser& parse) {
+  WaitingEvent taken;
+  const absl::Status status =
+      pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
+        taken = WaitingEvent{};
+        return RetryInTransaction(tx, parse, &taken);
+      });
+  if (status.ok()) return taken.event_id != 0;
+  if (taken.event_id == 0 || !IsApplyFailure(status)) return status;
+  log::Warning("waiting event could not be applied",
+               {{"provider_event", taken.event_id},
+                {"attempt", taken.attempt_count},
+                {"detail", std::string(status.message())}});
+  RecordedEvent failed;
+  failed.event_id = taken.event_id;
+  failed.state = taken.too_old ? EventState::kDead : EventState::kFailed;
+  failed.reason = "apply_failed";
+  RETURN_IF_ERROR(pool_.RunTransaction([&](db::Transaction& tx) {
+    return Settle(tx, failed, taken.attempt_count, status.message());
+  }));
+  return true;
+}
+
+absl::Status InboxStore::RetryInTransaction(db::Transaction& tx,
+                                            const Parser& parse,
+                                            WaitingEvent* taken) {
+  ASSIGN_OR_RETURN(const db::Result rows, tx.Execute(kLockWaitingEvent));
+  if (rows.empty()) return absl::OkStatus();
+  taken->event_id = rows[0].Int64("id");
+  taken->attempt_count = rows[0].Int64("attempt_count");
+  taken->too_old = rows[0].Bool("too_old");
+  RecordedEvent recorded;
+  recorded.event_id = taken->event_id;
+  ASSIGN_OR_RETURN(recorded.state, ParseEventState(rows[0].Text("status")));
+  ASSIGN_OR_RETURN(const ParsedEvent parsed,
+                   parse(rows[0].Int64("route_id"), rows[0].Bytea("body")));
+  RETURN_IF_ERROR(rows.status());
+  if (parsed.route == nullptr) {
+    recorded.reason = "route_not_configured";
+  } else {
+    RETURN_IF_ERROR(ApplyFacts(tx, *parsed.route, parsed.event, &recorded));
+  }
+  if (taken->too_old && Waits(recorded.state)) {
+    recorded.state = EventState::kDead;
+  }
+  return Settle(tx, recorded, taken->attempt_count, "");
 }
 
 }  // namespace tenure::webhook_ingest

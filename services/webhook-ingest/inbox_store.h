@@ -2,6 +2,7 @@
 #define TENURE_SERVICES_WEBHOOK_INGEST_INBOX_STORE_H_
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -55,12 +56,40 @@ class InboxStore {
                                        const providers::ProviderEvent& event,
                                        absl::string_view body);
 
+  // A stored body, read again by the adapter of its route; nullptr when the
+  // route is not configured here.
+  struct ParsedEvent {
+    const store::Route* route = nullptr;
+    providers::ProviderEvent event;
+  };
+  using Parser = std::function<absl::StatusOr<ParsedEvent>(
+      int64_t route_id, absl::string_view body)>;
+
+  // Takes the next waiting event that is due and tries to apply it. What still
+  // cannot be applied waits longer, at most kLongestWait; after seven
+  // days it is dead and listed for an operator (C012). False when nothing is
+  // due. Several processes take different events.
+  absl::StatusOr<bool> RetryNext(const Parser& parse);
+
+  static constexpr absl::Duration kLongestWait = absl::Minutes(5);
+
  private:
   // `failure` is empty, or why applying failed: then only the row is stored.
   absl::StatusOr<RecordedEvent> RecordInTransaction(
       db::Transaction& tx, const store::Route& route,
       const providers::ProviderEvent& event, absl::string_view body,
       absl::string_view failure);
+
+  // What RetryNext took, for the second transaction after a failure.
+  struct WaitingEvent {
+    int64_t event_id = 0;
+    int64_t attempt_count = 0;
+    bool too_old = false;
+  };
+  absl::Status RetryInTransaction(db::Transaction& tx, const Parser& parse,
+                                  WaitingEvent* taken);
+  absl::Status Settle(db::Transaction& tx, const RecordedEvent& recorded,
+                      int64_t attempt_count, absl::string_view error);
 
   db::Pool& pool_;
 };

@@ -2,9 +2,12 @@
 // subscription state.
 
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "common/base/clock.h"
+#include "common/base/log.h"
+#include "common/base/periodic.h"
 #include "common/base/proto_time.h"
 #include "common/base/status_macros.h"
 #include "common/http/server.h"
@@ -13,6 +16,7 @@
 #include "services/host/service_host.h"
 #include "services/webhook-ingest/inbox_store.h"
 #include "services/webhook-ingest/ingest_event.h"
+#include "services/webhook-ingest/retry_events.h"
 #include "services/webhook-ingest/routes.h"
 #include "services/webhook-ingest/subscriptions_service.h"
 #include "services/webhook-ingest/webhook_http.h"
@@ -22,6 +26,11 @@ namespace tenure::webhook_ingest {
 namespace {
 
 using Config = config::v1::WebhookIngestConfig;
+
+// How often waiting events are looked for, and how many are tried in a row
+// before the loop asks again whether it should end.
+constexpr absl::Duration kRetryInterval = absl::Seconds(1);
+constexpr int kRetryLimit = 100;
 
 http::ServerOptions HttpOptions(const config::v1::HttpConfig& config,
                                 const WebhookHttp& edge) {
@@ -71,9 +80,18 @@ absl::Status Run(const Config& config) {
                                                http::Responder responder) {
                                          responder.Send(edge.Handle(request));
                                        }));
+  RetryEvents retry_events(routes, inbox);
+  Periodic retries(kRetryInterval, [&retry_events](absl::Duration) {
+    const absl::StatusOr<int> tried = retry_events.Run(kRetryLimit);
+    if (!tried.ok()) {
+      log::Warning("waiting events not retried",
+                   {{"detail", std::string(tried.status().message())}});
+    }
+  });
   grpc_server->SetServing(true);
   host.SetStarted();
   host.AwaitShutdown();
+  retries.Stop();
   http_server->Drain(host.DrainTimeLeft());
   grpc_server->Shutdown(host.DrainTimeLeft());
   return absl::OkStatus();

@@ -1,0 +1,11 @@
+-- The next event that waits and is due, unless another process has it.
+WITH c AS MATERIALIZED (
+  SELECT id
+    FROM provider_event
+   WHERE status IN ('received', 'parked', 'failed') AND next_attempt_at <= tenure_now()
+   ORDER BY next_attempt_at, id
+   LIMIT 1
+     FOR NO KEY UPDATE SKIP LOCKED)
+SELECT e.id, e.status, e.route_id, e.body, e.attempt_count, e.received_at <= tenure_now() - interval '7 days' AS too_old
+  FROM provider_event e
+ WHERE e.id = ANY (ARRAY(SELECT id FROM c))
