@@ -180,6 +180,44 @@ TEST_F(ClusterTest, TakesTheSameEventOverHttpAndShowsItOverGrpc) {
   EXPECT_THAT(bad.output, HasSubstr("feature: must not contain control"));
 }
 
+TEST_F(ClusterTest, C140_AParkedEventIsAppliedOnceTheCatalogueKnowsItsPrice) {
+  ASSERT_OK(cluster_->StartIngest());
+  const int64_t start = NowSeconds();
+  ASSERT_OK_AND_ASSIGN(
+      const std::string answer,
+      cluster_->Post(InvoicePaidBody("p", "user-p", start, start + 3600)));
+  EXPECT_THAT(answer,
+              AllOf(StartsWith("200 "), HasSubstr("\"state\":\"parked\"")));
+  EXPECT_EQ(Sql("SELECT reason FROM provider_event"), "unknown_plan");
+  EXPECT_EQ(Sql("SELECT count(*) FROM subscription"), "0");
+
+  ApplyCatalog();
+
+  EXPECT_OK(session_->AwaitTrue(
+      "SELECT count(*) = 1 FROM provider_event WHERE status = 'applied'"));
+  EXPECT_EQ(Sql("SELECT status FROM subscription"), "ACTIVE");
+  EXPECT_EQ(Sql("SELECT count(*) FROM subscription_event"), "1");
+}
+
+TEST_F(ClusterTest, C012_AnEventOfNobodyIsDeadAfterTheParkingLimit) {
+  ApplyCatalog();
+  ASSERT_OK(cluster_->StartIngest());
+  const int64_t start = NowSeconds();
+  std::string body = InvoicePaidBody("n", "", start, start + 3600);
+  ASSERT_OK_AND_ASSIGN(const std::string answer, cluster_->Post(body));
+  EXPECT_THAT(answer, HasSubstr("\"state\":\"parked\""));
+  ASSERT_OK(cluster_->ingest().Stop().status());
+
+  ASSERT_OK(database_->SetClockOffset(absl::Hours(24 * 8)));
+  ASSERT_OK(cluster_->StartIngest());
+
+  EXPECT_OK(session_->AwaitTrue(
+      "SELECT count(*) = 1 FROM provider_event WHERE status = 'dead' AND "
+      "reason = 'no_subject'"));
+  EXPECT_EQ(Sql("SELECT count(*) FROM subscription"), "0");
+  EXPECT_EQ(Sql("SELECT count(*) FROM subject"), "0");
+}
+
 TEST_F(ClusterTest, JobsArePausedResumedAndRunByCommand) {
   ASSERT_OK(cluster_->StartScheduler());
   const std::string address = cluster_->Address("scheduler_grpc");
