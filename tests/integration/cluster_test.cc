@@ -320,7 +320,7 @@ TEST_F(ClusterTest, AServiceWaitsForADatabaseThatIsAwayAtItsStart) {
 
   EXPECT_OK(scheduler->AwaitLine("\"started\"").status());
   ASSERT_OK_AND_ASSIGN(const ExitStatus status, scheduler->Stop());
-  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(status.ok()) << status << scheduler->Output();
 }
 
 TEST_F(ClusterTest, C116_SigtermAnswersWhatWasAcceptedAndEndsWithZero) {
@@ -358,7 +358,9 @@ TEST_F(ClusterTest, C116_SigtermAnswersWhatWasAcceptedAndEndsWithZero) {
   for (Process* process : {&cluster_->ingest(), &cluster_->entitlement(),
                            &cluster_->scheduler()}) {
     // The first one has had its signal; a second would end it at once.
-    if (process != &cluster_->ingest()) ASSERT_OK(process->Signal(SIGTERM));
+    if (process != &cluster_->ingest()) {
+      ASSERT_OK(process->Signal(SIGTERM));
+    }
     ASSERT_OK_AND_ASSIGN(const ExitStatus status, process->Wait());
     EXPECT_TRUE(status.ok()) << status << process->Output();
   }
