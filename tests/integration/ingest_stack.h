@@ -1,0 +1,154 @@
+#ifndef TENURE_TESTS_INTEGRATION_INGEST_STACK_H_
+#define TENURE_TESTS_INTEGRATION_INGEST_STACK_H_
+
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/base/clock.h"
+#include "common/base/proto_time.h"
+#include "common/base/status_macros.h"
+#include "common/db/pool.h"
+#include "common/http/message.h"
+#include "common/obs/metrics.h"
+#include "gtest/gtest.h"
+#include "services/webhook-ingest/inbox_store.h"
+#include "services/webhook-ingest/ingest_event.h"
+#include "services/webhook-ingest/retry_events.h"
+#include "services/webhook-ingest/routes.h"
+#include "services/webhook-ingest/webhook_http.h"
+#include "tenure/config/v1/config.pb.h"
+#include "tests/integration/stripe_event.h"
+
+namespace tenure::test {
+
+// The classes of webhook-ingest wired as its main() wires them, without a
+// listener, over a database of the test. Routes: "stripe" and "stripe-eu"
+// (live), "stripe-sandbox" (test). Thread-safe as they are.
+class IngestStack {
+ public:
+  static constexpr char kSecret[] = "whsec_a_secret_of_the_integration_tests";
+  static constexpr size_t kMaxBodyBytes = 64 * 1024;
+
+  struct Options {
+    int pool_size = 8;
+    absl::Duration lock_timeout = absl::Seconds(30);
+    // Where the routes are registered, when not through `conninfo`.
+    std::string registration_conninfo;
+  };
+
+  static absl::StatusOr<std::unique_ptr<IngestStack>> Make(
+      const std::string& conninfo) {
+    return Make(conninfo, Options());
+  }
+
+  static absl::StatusOr<std::unique_ptr<IngestStack>> Make(
+      const std::string& conninfo, const Options& options) {
+    const std::string secret_file =
+        absl::StrCat(::testing::TempDir(), "/ingest_secret_", ::getpid());
+    std::ofstream(secret_file) << kSecret << "\n";
+    config::v1::WebhookIngestConfig config;
+    *config.mutable_signature_tolerance() = ToProto(absl::Minutes(5));
+    for (const auto& [name, environment] :
+         {std::pair("stripe", config::v1::ENVIRONMENT_LIVE),
+          std::pair("stripe-eu", config::v1::ENVIRONMENT_LIVE),
+          std::pair("stripe-sandbox", config::v1::ENVIRONMENT_TEST)}) {
+      config::v1::RouteConfig& route = *config.add_routes();
+      route.set_name(name);
+      route.set_type("stripe");
+      route.set_environment(environment);
+      route.add_secret_files(secret_file);
+      *route.mutable_renewal_leeway() = ToProto(absl::ZeroDuration());
+      route.set_subject_metadata_key("tenure_subject");
+    }
+    absl::StatusOr<webhook_ingest::Routes> routes =
+        webhook_ingest::Routes::Make(config);
+    ::unlink(secret_file.c_str());
+    RETURN_IF_ERROR(routes.status());
+    db::PoolOptions pool;
+    pool.connection.conninfo = options.registration_conninfo.empty()
+                                   ? conninfo
+                                   : options.registration_conninfo;
+    {
+      db::Pool registration(pool);
+      RETURN_IF_ERROR(routes->Register(registration));
+    }
+    pool.size = options.pool_size;
+    pool.connection.lock_timeout = options.lock_timeout;
+    pool.connection.conninfo = conninfo;
+    return std::unique_ptr<IngestStack>(
+        new IngestStack(*std::move(routes), pool));
+  }
+
+  // What the HTTP edge answers to a POST, its early refusals included.
+  http::Response Post(http::Request request) {
+    if (std::optional<http::Response> refused = edge_.Accept(request)) {
+      return *refused;
+    }
+    return edge_.Handle(request);
+  }
+
+  // A signed delivery.
+  http::Response Deliver(const std::string& body,
+                         const std::string& route = "stripe") {
+    return Post(SignedRequest(body, route));
+  }
+
+  static http::Request SignedRequest(const std::string& body,
+                                     const std::string& route = "stripe") {
+    http::Request request;
+    request.method = "POST";
+    request.target = absl::StrCat("/v1/webhooks/", route);
+    request.headers.Add("Content-Type", "application/json");
+    request.headers.Add(
+        "Stripe-Signature",
+        StripeSignature(kSecret, body, SystemClock::Instance().Now()));
+    request.body = body;
+    return request;
+  }
+
+  // The inbox alone: verification and reading of the body done.
+  absl::StatusOr<webhook_ingest::RecordedEvent> Record(
+      const std::string& body, const std::string& route = "stripe") {
+    const webhook_ingest::ConfiguredRoute* configured = routes_.Find(route);
+    ASSIGN_OR_RETURN(const providers::ProviderEvent event,
+                     configured->adapter->Parse(body));
+    return inbox_.Record(configured->route, event, body);
+  }
+
+  // One round of what the process does every second: waiting events that are
+  // due are tried again. The number tried.
+  absl::StatusOr<int> RetryWaiting() { return retry_.Run(/*limit=*/100); }
+
+  webhook_ingest::WebhookHttp& edge() { return edge_; }
+  db::Pool& pool() { return pool_; }
+
+ private:
+  IngestStack(webhook_ingest::Routes routes, const db::PoolOptions& pool)
+      : routes_(std::move(routes)),
+        pool_(pool),
+        registry_("webhook-ingest"),
+        inbox_(pool_),
+        ingest_(routes_, inbox_, SystemClock::Instance(), kMaxBodyBytes,
+                registry_),
+        edge_(routes_, ingest_),
+        retry_(routes_, inbox_) {}
+
+  webhook_ingest::Routes routes_;
+  db::Pool pool_;
+  obs::Registry registry_;
+  webhook_ingest::InboxStore inbox_;
+  webhook_ingest::IngestEvent ingest_;
+  webhook_ingest::WebhookHttp edge_;
+  webhook_ingest::RetryEvents retry_;
+};
+
+}  // namespace tenure::test
+
+#endif  // TENURE_TESTS_INTEGRATION_INGEST_STACK_H_
