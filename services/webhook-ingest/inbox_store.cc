@@ -84,10 +84,22 @@ store::FactBatch ToBatch(const store::Route& route,
   return batch;
 }
 
-// Applies all facts of an event, or none of them and says why it waits.
+// Applies all facts of an event, or none of them and says why: there are none
+// to apply, or it waits.
 absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
                         const providers::ProviderEvent& event,
                         RecordedEvent* recorded) {
+  if (event.livemode != (route.environment == "live")) {
+    // Test money never touches live subscriptions, nor the other way (R15).
+    recorded->state = EventState::kIgnored;
+    recorded->reason = "livemode_mismatch";
+    return absl::OkStatus();
+  }
+  if (event.subscriptions.empty()) {
+    recorded->state = EventState::kIgnored;
+    recorded->reason = event.ignored;
+    return absl::OkStatus();
+  }
   std::vector<std::pair<store::FactBatch, store::Destination>> resolved;
   for (const providers::SubscriptionFacts& facts : event.subscriptions) {
     store::FactBatch batch = ToBatch(route, event, facts, recorded->event_id);
@@ -191,13 +203,6 @@ absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
   if (!failure.empty()) {
     recorded.state = EventState::kFailed;
     recorded.reason = "apply_failed";
-  } else if (event.livemode != (route.environment == "live")) {
-    // Test money never touches live subscriptions, nor the other way (R15).
-    recorded.state = EventState::kIgnored;
-    recorded.reason = "livemode_mismatch";
-  } else if (event.subscriptions.empty()) {
-    recorded.state = EventState::kIgnored;
-    recorded.reason = event.ignored;
   } else {
     RETURN_IF_ERROR(ApplyFacts(tx, route, event, &recorded));
   }
