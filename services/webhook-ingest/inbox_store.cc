@@ -224,6 +224,8 @@ absl::Status InboxStore::Settle(db::Transaction& tx,
 }
 
 absl::StatusOr<bool> InboxStore::RetryNext(const Parser& parse) {
+  ASSIGN_OR_RETURN(const db::Result due, pool_.Execute(kSelectEventIsDue));
+  if (!due[0].Bool("due")) return false;
   WaitingEvent taken;
   const absl::Status status =
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
