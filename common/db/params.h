@@ -20,7 +20,8 @@ struct Bytes {
 // The parameters of one execution, in order. Values travel in PostgreSQL's
 // text format, so that libpqxx 6.4 and 7 take them alike. Instants are sent
 // in UTC with microseconds; an infinite one becomes NULL, because no column
-// takes infinity (R13).
+// takes infinity (R13). Text with a NUL byte is refused when it is executed (as
+// 22021), because PostgreSQL cannot store it.
 class Params {
  public:
   Params& Add(bool value);
