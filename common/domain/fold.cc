@@ -19,8 +19,64 @@ namespace pb = ::tenure::subscription::v1;
 std::optional<absl::Time> Instant(bool present,
                                   const google::protobuf::Timestamp& proto) {
   if (!present) return std::nullopt;
+  // Whole microseconds, which is what PostgreSQL stores.
   return absl::FromUnixSeconds(proto.seconds()) +
-         absl::Nanoseconds(proto.nanos());
+         absl::Microseconds(proto.nanos() / 1000);
+}
+
+absl::Status ValidateInstant(absl::string_view field, bool present,
+                             const google::protobuf::Timestamp& proto) {
+  if (!present) return absl::OkStatus();
+  return FromProto(field, proto).status();
+}
+
+absl::Status Validate(const pb::Paid& paid) {
+  if (paid.payment_key().empty()) return FieldMissingError("payment_key");
+  if (!paid.has_period_starts_at())
+    return FieldMissingError("period_starts_at");
+  if (!paid.has_period_ends_at()) return FieldMissingError("period_ends_at");
+  ASSIGN_OR_RETURN(const absl::Time from,
+                   FromProto("period_starts_at", paid.period_starts_at()));
+  ASSIGN_OR_RETURN(const absl::Time to,
+                   FromProto("period_ends_at", paid.period_ends_at()));
+  if (to <= from) {
+    return FieldInvalidError("period_ends_at",
+                             "must be later than period_starts_at");
+  }
+  return ValidateInstant("leeway_until", paid.has_leeway_until(),
+                         paid.leeway_until());
+}
+
+// What Apply below relies on. A fact is stored for ever, so one that means
+// nothing must not get that far (C072).
+absl::Status Validate(const Fact& fact) {
+  switch (fact.kind_case()) {
+    case Fact::kCreated:
+      RETURN_IF_ERROR(ValidateInstant("starts_at",
+                                      fact.created().has_starts_at(),
+                                      fact.created().starts_at()));
+      return ValidateInstant("trial_ends_at",
+                             fact.created().has_trial_ends_at(),
+                             fact.created().trial_ends_at());
+    case Fact::kPaid:
+      return Validate(fact.paid());
+    case Fact::kPaymentFailed:
+      if (fact.payment_failed().payment_key().empty()) {
+        return FieldMissingError("payment_key");
+      }
+      return ValidateInstant("grace_period_ends_at",
+                             fact.payment_failed().has_grace_period_ends_at(),
+                             fact.payment_failed().grace_period_ends_at());
+    case Fact::kCancelScheduled:
+      return ValidateInstant("cancel_at",
+                             fact.cancel_scheduled().has_cancel_at(),
+                             fact.cancel_scheduled().cancel_at());
+    case Fact::kEnded:
+      if (!fact.ended().has_ended_at()) return FieldMissingError("ended_at");
+      return FromProto("ended_at", fact.ended().ended_at()).status();
+    default:
+      return absl::OkStatus();
+  }
 }
 
 // Walks facts in order. Money counts once per key; the end of what was paid
@@ -64,18 +120,25 @@ class Folding {
       out_.cancel_at = cancel_at_ ? cancel_at_ : end;
       out_.leeway_until.reset();
       if (cancel_at_ && end) end = std::min(*end, *cancel_at_);
+      // Grace waits for a renewal; none comes after the cancellation.
+      if (cancel_at_ && out_.grace_period_ends_at > cancel_at_) {
+        out_.grace_period_ends_at = cancel_at_;
+      }
     }
     if (ended_at_) {
       out_.will_renew = false;
       out_.grace_period_ends_at.reset();
       out_.leeway_until.reset();
       if (end) end = std::min(*end, *ended_at_);
-      if (!end || !out_.starts_at || *end <= *out_.starts_at) {
-        // It never gave access, or ended before it could.
-        out_.status = Status::kCanceled;
-        if (!out_.starts_at) out_.starts_at = ended_at_;
-        return std::move(out_);
-      }
+      if (!out_.starts_at) out_.starts_at = ended_at_;
+    }
+    if (end ? *end <= *out_.starts_at : ended_at_.has_value()) {
+      // It never gave access, or was to end before it could.
+      out_.status = Status::kCanceled;
+      out_.will_renew = false;
+      out_.grace_period_ends_at.reset();
+      out_.leeway_until.reset();
+      return std::move(out_);
     }
     out_.expires_at = end;
     return std::move(out_);
@@ -88,10 +151,11 @@ class Folding {
     if (!out_.starts_at) out_.starts_at = starts_at;
     const auto trial_end =
         Instant(created.has_trial_ends_at(), created.trial_ends_at());
-    if (trial_end) {
-      trial_end_ = std::max(trial_end_, trial_end);
-      if (out_.status == Status::kPending) out_.status = Status::kTrialing;
-    }
+    // Without a start, or with an end before it, there was no trial.
+    if (!starts_at || !trial_end || *trial_end <= *starts_at) return;
+    out_.starts_at = std::min(out_.starts_at, starts_at);
+    trial_end_ = std::max(trial_end_, trial_end);
+    if (out_.status == Status::kPending) out_.status = Status::kTrialing;
   }
 
   void Apply(const pb::Paid& paid) {
@@ -99,22 +163,39 @@ class Folding {
     const auto from =
         Instant(paid.has_period_starts_at(), paid.period_starts_at());
     const auto to = Instant(paid.has_period_ends_at(), paid.period_ends_at());
-    if (ended_at_ && from && *from >= *ended_at_) {
+    if (ended_at_ && *from >= *ended_at_) {
       // Bought again under the same id after it had ended.
-      ended_at_.reset();
+      BeginAnew(*ended_at_);
+    } else if (cancel_at_ && *from >= *cancel_at_) {
+      // Money for a period behind the scheduled end: it was not cancelled.
+      BeginAnew(*cancel_at_);
     }
     if (!out_.starts_at || *from < *out_.starts_at) out_.starts_at = from;
     if (!out_.anchor_at || *from < *out_.anchor_at) out_.anchor_at = from;
-    out_.status = Status::kActive;
     out_.will_renew = paid.will_renew() && !cancel_scheduled_;
-    if (!paid_end_ || *paid_end_ < *to) {
-      paid_end_ = to;
-      // The payment ends the need for grace and sets the leeway of its period.
+    const bool extends = !paid_end_ || *paid_end_ < *to;
+    // A payment of an older period leaves the need for grace as it was.
+    if (extends || paid.payment_key() == unpaid_key_) {
       out_.grace_period_ends_at.reset();
-      out_.leeway_until = out_.will_renew ? Instant(paid.has_leeway_until(),
-                                                    paid.leeway_until())
-                                          : std::nullopt;
+      unpaid_key_.clear();
     }
+    if (unpaid_key_.empty()) out_.status = Status::kActive;
+    if (extends) {
+      paid_end_ = to;
+      // Finish drops it while a cancellation stands.
+      out_.leeway_until = paid.will_renew() ? Instant(paid.has_leeway_until(),
+                                                      paid.leeway_until())
+                                            : std::nullopt;
+    }
+  }
+
+  // Forgets the end at `end`, and with it the time that it had cut off.
+  void BeginAnew(absl::Time end) {
+    paid_end_ = std::min<std::optional<absl::Time>>(paid_end_, end);
+    trial_end_ = std::min<std::optional<absl::Time>>(trial_end_, end);
+    ended_at_.reset();
+    cancel_scheduled_ = false;
+    cancel_at_.reset();
   }
 
   void Apply(const pb::PaymentFailed& failed) {
@@ -123,6 +204,7 @@ class Folding {
     if (out_.status == Status::kPending || ended_at_) return;
     out_.status = Status::kPastDue;
     out_.leeway_until.reset();
+    if (unpaid_key_.empty()) unpaid_key_ = failed.payment_key();
     // Stamped once per unpaid period: retries do not move it.
     if (!out_.grace_period_ends_at) {
       out_.grace_period_ends_at = Instant(failed.has_grace_period_ends_at(),
@@ -146,6 +228,8 @@ class Folding {
   std::optional<absl::Time> trial_end_;
   std::optional<absl::Time> paid_end_;
   std::optional<absl::Time> ended_at_;
+  // The first invoice whose failure no payment has made good yet.
+  std::string unpaid_key_;
   bool cancel_scheduled_ = false;
   std::optional<absl::Time> cancel_at_;
 };
@@ -165,6 +249,7 @@ absl::StatusOr<OrderedFact> MakeOrderedFact(absl::string_view event_id,
                                             const Fact& fact) {
   if (!fact.has_order_at()) return FieldMissingError("order_at");
   if (fact.kind_case() == Fact::KIND_NOT_SET) return FieldMissingError("kind");
+  RETURN_IF_ERROR(Validate(fact));
   OrderedFact ordered;
   ASSIGN_OR_RETURN(ordered.order.order_at,
                    FromProto("order_at", fact.order_at()));

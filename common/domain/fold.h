@@ -43,6 +43,9 @@ struct OrderedFact {
 };
 
 // Pairs a fact with its order key. `event_id` is the event it came from.
+// INVALID_ARGUMENT for a fact that Fold could make nothing of: a required field
+// is absent, an instant lies outside the years 1..9999, or a paid period ends
+// before it began.
 absl::StatusOr<OrderedFact> MakeOrderedFact(absl::string_view event_id,
                                             const Fact& fact);
 

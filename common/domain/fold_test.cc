@@ -1,0 +1,947 @@
+#include "common/domain/fold.h"
+
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/proto_time.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
+
+namespace tenure::domain {
+
+// For failure messages.
+std::ostream& operator<<(std::ostream& out, const Subscription& s) {
+  const auto show = [](const std::optional<absl::Time>& time) {
+    return time ? absl::FormatTime(*time, absl::UTCTimeZone())
+                : std::string("none");
+  };
+  return out << StatusName(s.status) << (s.lifetime ? " lifetime" : "")
+             << " starts " << show(s.starts_at) << " anchor "
+             << show(s.anchor_at) << " expires " << show(s.expires_at)
+             << " grace " << show(s.grace_period_ends_at) << " leeway "
+             << show(s.leeway_until) << " cancel " << show(s.cancel_at)
+             << " term " << s.term_no << (s.will_renew ? " renews" : "");
+}
+
+namespace {
+
+using test::HasReason;
+using test::IsOk;
+using test::StatusIs;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::Eq;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::Optional;
+
+constexpr absl::Duration kTick = absl::Microseconds(1);
+
+absl::Time Day(double n) {
+  return absl::FromUnixSeconds(1'800'000'000) + absl::Hours(24) * n;
+}
+
+// ---- facts; the first argument of each is its order_at ----
+
+Fact NewFact(absl::Time order_at) {
+  Fact fact;
+  fact.set_layer(subscription::v1::FACT_LAYER_PROVIDER);
+  *fact.mutable_order_at() = ToProto(order_at);
+  return fact;
+}
+
+Fact Created(absl::Time order_at, std::optional<absl::Time> starts_at,
+             std::optional<absl::Time> trial_ends_at = std::nullopt) {
+  Fact fact = NewFact(order_at);
+  auto& created = *fact.mutable_created();
+  if (starts_at) *created.mutable_starts_at() = ToProto(*starts_at);
+  if (trial_ends_at) *created.mutable_trial_ends_at() = ToProto(*trial_ends_at);
+  return fact;
+}
+
+Fact Paid(absl::Time order_at, const std::string& key, absl::Time from,
+          absl::Time to, std::optional<absl::Time> leeway = std::nullopt,
+          bool will_renew = true) {
+  Fact fact = NewFact(order_at);
+  auto& paid = *fact.mutable_paid();
+  paid.set_payment_key(key);
+  *paid.mutable_period_starts_at() = ToProto(from);
+  *paid.mutable_period_ends_at() = ToProto(to);
+  paid.set_amount_minor(900);
+  paid.set_currency("EUR");
+  paid.set_will_renew(will_renew);
+  if (leeway) *paid.mutable_leeway_until() = ToProto(*leeway);
+  return fact;
+}
+
+Fact Failed(absl::Time order_at, const std::string& key,
+            std::optional<absl::Time> grace = std::nullopt) {
+  Fact fact = NewFact(order_at);
+  auto& failed = *fact.mutable_payment_failed();
+  failed.set_payment_key(key);
+  if (grace) *failed.mutable_grace_period_ends_at() = ToProto(*grace);
+  return fact;
+}
+
+Fact CancelScheduled(absl::Time order_at,
+                     std::optional<absl::Time> cancel_at = std::nullopt) {
+  Fact fact = NewFact(order_at);
+  auto& cancel = *fact.mutable_cancel_scheduled();
+  if (cancel_at) *cancel.mutable_cancel_at() = ToProto(*cancel_at);
+  return fact;
+}
+
+Fact CancelReverted(absl::Time order_at) {
+  Fact fact = NewFact(order_at);
+  fact.mutable_cancel_reverted();
+  return fact;
+}
+
+Fact Ended(absl::Time order_at, absl::Time ended_at) {
+  Fact fact = NewFact(order_at);
+  *fact.mutable_ended()->mutable_ended_at() = ToProto(ended_at);
+  return fact;
+}
+
+OrderedFact Ordered(const std::string& event_id, const Fact& fact) {
+  const absl::StatusOr<OrderedFact> ordered = MakeOrderedFact(event_id, fact);
+  EXPECT_THAT(ordered, IsOk());
+  return ordered.ok() ? *ordered : OrderedFact{};
+}
+
+// Each fact from an event of its own, named by its place in the list.
+std::vector<OrderedFact> Events(const std::vector<Fact>& facts) {
+  std::vector<OrderedFact> ordered;
+  for (size_t i = 0; i < facts.size(); ++i) {
+    ordered.push_back(Ordered(absl::StrCat("evt_", i), facts[i]));
+  }
+  return ordered;
+}
+
+Subscription Folded(const std::vector<OrderedFact>& facts) {
+  const absl::StatusOr<Subscription> folded = Fold(facts);
+  EXPECT_THAT(folded, IsOk());
+  return folded.ok() ? *folded : Subscription{};
+}
+
+Subscription Folded(const std::vector<Fact>& facts) {
+  return Folded(Events(facts));
+}
+
+// The CHECK constraints of table subscription (common/migrations), said again:
+// empty when the row may be stored, else the first one it breaks.
+std::string BrokenCheck(const SubscriptionState& state) {
+  const Subscription& s = state.subscription;
+  const Lifecycle& l = state.lifecycle;
+  const bool expired = s.status == Status::kExpired;
+  if (s.lifetime && s.expires_at) return "lifetime has no expires_at";
+  if (!s.lifetime && !s.expires_at && s.status != Status::kPending &&
+      s.status != Status::kCanceled && s.status != Status::kRevoked) {
+    return "a live row has an end";
+  }
+  if (s.status != Status::kPending && !s.starts_at) return "it has a start";
+  if (s.starts_at && s.expires_at && !(*s.starts_at < *s.expires_at)) {
+    return "starts_at < expires_at";
+  }
+  if (expired != l.expired_at.has_value()) return "EXPIRED <=> expired_at";
+  const auto end =
+      std::max({s.expires_at, s.grace_period_ends_at, s.leeway_until});
+  if (expired && end && *l.expired_at < *end) return "expired_at >= the end";
+  if (s.term_no < 0 || l.episode < 0 || l.event_seq < 0) return "counters";
+  for (const auto& instant :
+       {s.anchor_at, s.starts_at, s.expires_at, s.grace_period_ends_at,
+        s.leeway_until, s.cancel_at, s.pause_at, s.next_plan_at,
+        l.expired_at}) {
+    if (instant && (*instant == absl::InfiniteFuture() ||
+                    *instant == absl::InfinitePast())) {
+      return "instants are finite";
+    }
+    // PostgreSQL stores microseconds; more would read back as another value.
+    if (instant &&
+        *instant != absl::FromUnixMicros(absl::ToUnixMicros(*instant))) {
+      return "instants are whole microseconds";
+    }
+  }
+  return "";
+}
+
+// A row that is moved on by Advance, as the store does it.
+struct Row {
+  std::optional<SubscriptionState> state;
+  std::vector<DomainEvent> events;
+
+  Transition Move(const Subscription& folded, absl::Time now) {
+    Transition transition = Advance(state, folded, now);
+    EXPECT_EQ(BrokenCheck(transition.state), "")
+        << transition.state.subscription;
+    state = transition.state;
+    events.insert(events.end(), transition.events.begin(),
+                  transition.events.end());
+    return transition;
+  }
+  std::vector<std::string> Types() const {
+    std::vector<std::string> types;
+    for (const DomainEvent& event : events) {
+      types.push_back(event.type.substr(std::string("subscription.").size()));
+    }
+    return types;
+  }
+};
+
+// ---- Fold ----
+
+TEST(Fold, NothingIsPending) {
+  const Subscription s = Folded(std::vector<Fact>{});
+  EXPECT_EQ(s, Subscription{});
+  EXPECT_EQ(s.status, Status::kPending);
+}
+
+TEST(Fold, APaymentMakesThePaidPeriodActive) {
+  const Subscription s = Folded(std::vector<Fact>{
+      Paid(Day(0), "in_1", Day(0), Day(30), Day(30) + absl::Hours(3))});
+  EXPECT_EQ(s.status, Status::kActive);
+  EXPECT_THAT(s.starts_at, Optional(Eq(Day(0))));
+  EXPECT_THAT(s.anchor_at, Optional(Eq(Day(0))));
+  EXPECT_THAT(s.expires_at, Optional(Eq(Day(30))));
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(30) + absl::Hours(3))));
+  EXPECT_TRUE(s.will_renew);
+  EXPECT_FALSE(s.lifetime);
+  EXPECT_EQ(s.term_no, 1);
+}
+
+TEST(Fold, C001_TwoEventsOfOneInvoiceAreOneTerm) {
+  const Fact paid = Paid(Day(0), "in_9", Day(0), Day(30));
+  const Subscription once = Folded({Ordered("evt_a", paid)});
+  EXPECT_EQ(once.term_no, 1);
+  for (const absl::Duration later :
+       {absl::ZeroDuration(), absl::Seconds(1), absl::Hours(24 * 40)}) {
+    const Fact again = Paid(Day(0) + later, "in_9", Day(0), Day(30));
+    EXPECT_EQ(Folded({Ordered("evt_a", paid), Ordered("evt_b", again),
+                      Ordered("evt_a", paid)}),
+              once);
+  }
+}
+
+TEST(Fold, C006_AnOlderCreationNeverOverwritesAnActiveState) {
+  const std::vector<OrderedFact> sorted = {
+      Ordered("evt_1", Created(Day(0), Day(0))),
+      Ordered("evt_2",
+              Paid(Day(0) + absl::Seconds(1), "in_1", Day(0), Day(30)))};
+  EXPECT_EQ(Folded(sorted).status, Status::kActive);
+  EXPECT_EQ(Folded({sorted[1], sorted[0]}), Folded(sorted));
+}
+
+TEST(Fold, C006_InOneSecondTheWrittenRankDecides) {
+  const OrderedFact created = Ordered("evt_z", Created(Day(0), Day(0)));
+  const OrderedFact paid =
+      Ordered("evt_m", Paid(Day(0), "in_1", Day(0), Day(30)));
+  const OrderedFact ended = Ordered("evt_a", Ended(Day(0), Day(20)));
+  const Subscription expected = Folded({created, paid, ended});
+  EXPECT_THAT(expected.expires_at, Optional(Eq(Day(20))));
+  EXPECT_EQ(Folded({ended, paid, created}), expected);
+  EXPECT_EQ(Folded({paid, ended, created}), expected);
+}
+
+TEST(Fold, EventIdsBreakTiesBytewise) {
+  const Fact first = Failed(Day(5), "in_2", Day(33));
+  const Fact second = Failed(Day(5), "in_2", Day(40));
+  const OrderedFact paid =
+      Ordered("evt_0", Paid(Day(0), "in_1", Day(0), Day(30)));
+  // "EVT" sorts before "evt", and a byte above 127 after both.
+  EXPECT_THAT(Folded({Ordered("evt_1", second), Ordered("EVT_1", first), paid})
+                  .grace_period_ends_at,
+              Optional(Eq(Day(33))));
+  EXPECT_THAT(
+      Folded({Ordered("evt_\xc3\xa9", second), Ordered("evt_z", first), paid})
+          .grace_period_ends_at,
+      Optional(Eq(Day(33))));
+}
+
+TEST(Fold, ATrialGivesAccessToItsEnd) {
+  const Subscription s =
+      Folded(std::vector<Fact>{Created(Day(0), Day(0), Day(14))});
+  EXPECT_EQ(s.status, Status::kTrialing);
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(14))));
+  EXPECT_EQ(s.term_no, 0);
+}
+
+TEST(Fold, ACreationWithoutTrialGrantsNothing) {
+  const Subscription s = Folded(std::vector<Fact>{Created(Day(0), Day(0))});
+  EXPECT_EQ(s.status, Status::kPending);
+  EXPECT_EQ(s.AccessUntil(), std::nullopt);
+}
+
+TEST(Fold, C051_GraceIsStampedOnceAndTheTermGoesOnFromTheOldEnd) {
+  const std::vector<Fact> failing = {
+      Paid(Day(0), "in_1", Day(0), Day(30)),
+      Failed(Day(30), "in_2", Day(33)),
+      Failed(Day(31), "in_2", Day(34)),
+      Failed(Day(32), "in_2", Day(35)),
+  };
+  Subscription s = Folded(failing);
+  EXPECT_EQ(s.status, Status::kPastDue);
+  EXPECT_THAT(s.expires_at, Optional(Eq(Day(30))));
+  EXPECT_THAT(s.grace_period_ends_at, Optional(Eq(Day(33))));
+
+  std::vector<Fact> paid = failing;
+  paid.push_back(Paid(Day(32), "in_2", Day(30), Day(60)));
+  s = Folded(paid);
+  EXPECT_EQ(s.status, Status::kActive);
+  EXPECT_THAT(s.expires_at, Optional(Eq(Day(60))));
+  EXPECT_EQ(s.grace_period_ends_at, std::nullopt);
+  EXPECT_EQ(s.term_no, 2);
+
+  // The next unpaid period has a grace of its own.
+  paid.push_back(Failed(Day(60), "in_3", Day(63)));
+  EXPECT_THAT(Folded(paid).grace_period_ends_at, Optional(Eq(Day(63))));
+}
+
+TEST(Fold, C051_AFailureWithoutGraceEndsTheLeeway) {
+  const Subscription s = Folded(std::vector<Fact>{
+      Paid(Day(0), "in_1", Day(0), Day(30), Day(30) + absl::Hours(3)),
+      Failed(Day(30), "in_2")});
+  EXPECT_EQ(s.status, Status::kPastDue);
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(30))));
+}
+
+TEST(Fold, C056_ALateFailureOfAPaidInvoiceIsAnEarlierAttempt) {
+  std::vector<Fact> facts = {
+      Paid(Day(0), "in_4", Day(0), Day(30)),
+      Paid(Day(30) + absl::Seconds(20), "in_5", Day(30), Day(60)),
+  };
+  const Subscription paid = Folded(facts);
+  for (const int second : {18, 20, 22}) {
+    std::vector<Fact> late = facts;
+    late.push_back(Failed(Day(30) + absl::Seconds(second), "in_5", Day(33)));
+    EXPECT_EQ(Folded(late), paid) << second;
+  }
+  facts.push_back(Failed(Day(60), "in_6", Day(63)));
+  EXPECT_EQ(Folded(facts).status, Status::kPastDue);
+}
+
+TEST(Fold, APaymentOfAnOlderPeriodDoesNotEndTheNeedForGrace) {
+  const Subscription s = Folded(std::vector<Fact>{
+      Paid(Day(30), "in_2", Day(30), Day(60)),
+      Failed(Day(60), "in_3", Day(63)),
+      Paid(Day(61), "in_1", Day(0), Day(30)),
+  });
+  EXPECT_EQ(s.status, Status::kPastDue);
+  EXPECT_THAT(s.grace_period_ends_at, Optional(Eq(Day(63))));
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(63))));
+}
+
+TEST(Fold, C063_D3_CancellingAtTheEndKeepsAccessAndCanBeTakenBack) {
+  const absl::Time leeway = Day(30) + absl::Hours(3);
+  std::vector<Fact> facts = {Paid(Day(0), "in_1", Day(0), Day(30), leeway),
+                             CancelScheduled(Day(10), Day(30))};
+  Subscription s = Folded(facts);
+  EXPECT_EQ(s.status, Status::kActive);
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(30))));
+  EXPECT_THAT(s.cancel_at, Optional(Eq(Day(30))));
+  EXPECT_FALSE(s.will_renew);
+
+  facts.push_back(CancelReverted(Day(29)));
+  s = Folded(facts);
+  EXPECT_EQ(s.cancel_at, std::nullopt);
+  EXPECT_TRUE(s.will_renew);
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(leeway)));
+}
+
+TEST(Fold, C063_WithoutAnInstantItEndsWithWhatWasPaid) {
+  const Subscription s =
+      Folded(std::vector<Fact>{Paid(Day(0), "in_1", Day(0), Day(30), Day(31)),
+                               CancelScheduled(Day(10))});
+  EXPECT_THAT(s.cancel_at, Optional(Eq(Day(30))));
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(30))));
+}
+
+TEST(Fold, C063_AnEarlierCancelDateLowersTheEnd) {
+  const Subscription s =
+      Folded(std::vector<Fact>{Paid(Day(0), "in_1", Day(0), Day(30)),
+                               CancelScheduled(Day(10), Day(20))});
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(20))));
+}
+
+TEST(Fold, C063_GraceDoesNotOutlastAScheduledEnd) {
+  const Subscription s = Folded(std::vector<Fact>{
+      Paid(Day(0), "in_1", Day(0), Day(30)), Failed(Day(30), "in_2", Day(33)),
+      CancelScheduled(Day(31), Day(32))});
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(32))));
+}
+
+TEST(Fold, C063_AnEndAtOnceTakesAccessFromItsInstant) {
+  const Subscription s = Folded(std::vector<Fact>{
+      Paid(Day(0), "in_1", Day(0), Day(30), Day(31)), Ended(Day(10), Day(10))});
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(10))));
+  EXPECT_FALSE(s.will_renew);
+}
+
+// Regression: a cancellation before a payment of a scheduled one left the
+// leeway off for good, though it had been taken back.
+TEST(Fold, LeewayOfAPaymentMadeWhileACancellationStoodReturnsWithIt) {
+  const Subscription s = Folded(std::vector<Fact>{
+      CancelScheduled(Day(1), Day(40)),
+      Paid(Day(2), "in_1", Day(0), Day(30), Day(31)), CancelReverted(Day(3))});
+  EXPECT_TRUE(s.will_renew);
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(31))));
+}
+
+TEST(Fold, AnEndedSubscriptionKeepsTheEarlierEnd) {
+  const Subscription s = Folded(std::vector<Fact>{
+      Paid(Day(0), "in_1", Day(0), Day(30)), Ended(Day(60), Day(60))});
+  EXPECT_THAT(s.expires_at, Optional(Eq(Day(30))));
+  const Subscription twice = Folded(
+      std::vector<Fact>{Paid(Day(0), "in_1", Day(0), Day(30)),
+                        Ended(Day(20), Day(20)), Ended(Day(25), Day(25))});
+  EXPECT_THAT(twice.expires_at, Optional(Eq(Day(20))));
+}
+
+TEST(Fold, AnEndBeforeAnythingWasPaidIsCanceled) {
+  for (const std::vector<Fact>& facts :
+       {std::vector<Fact>{Ended(Day(1), Day(1))},
+        std::vector<Fact>{Created(Day(0), Day(0)), Ended(Day(1), Day(1))},
+        std::vector<Fact>{Created(Day(0), Day(5), Day(10)),
+                          Ended(Day(1), Day(1))},
+        std::vector<Fact>{Paid(Day(0), "in_1", Day(5), Day(10)),
+                          Ended(Day(1), Day(1))}}) {
+    const Subscription s = Folded(facts);
+    EXPECT_EQ(s.status, Status::kCanceled) << s;
+    EXPECT_EQ(s.AccessUntil(), std::nullopt) << s;
+    EXPECT_EQ(BrokenCheck({s, {}}), "") << s;
+  }
+}
+
+// Regression: the time that the end had cut off came back with the next
+// purchase, and an old cancellation date swallowed it.
+TEST(Fold, BuyingAgainAfterTheEndGivesWhatWasBoughtAndNoMore) {
+  const Subscription s = Folded(std::vector<Fact>{
+      Paid(Day(0), "in_1", Day(0), Day(365), Day(366)),
+      CancelScheduled(Day(40), Day(50)),
+      Ended(Day(50), Day(50)),
+      Paid(Day(60), "in_2", Day(60), Day(90)),
+  });
+  EXPECT_EQ(s.status, Status::kActive);
+  EXPECT_THAT(s.AccessUntil(), Optional(Eq(Day(90))));
+  EXPECT_EQ(s.cancel_at, std::nullopt);
+  EXPECT_TRUE(s.will_renew);
+  EXPECT_EQ(s.term_no, 2);
+}
+
+// Regression: such rows broke a CHECK, so the event could never be applied.
+TEST(Fold, ContradictoryDatesStillMakeARowThatCanBeStored) {
+  const std::vector<std::vector<Fact>> kLists = {
+      {Paid(Day(10), "in_1", Day(10), Day(20)),
+       CancelScheduled(Day(11), Day(5))},
+      {Paid(Day(10), "in_1", Day(10), Day(20)),
+       CancelScheduled(Day(11), Day(10))},
+      {CancelScheduled(Day(1), Day(5)),
+       Paid(Day(10), "in_1", Day(10), Day(20))},
+      {Created(Day(0), std::nullopt, Day(14))},
+      {Created(Day(0), Day(10)), Created(Day(1), Day(2), Day(5))},
+      {Created(Day(0), Day(10), Day(5))},
+      {Created(Day(0), Day(10), Day(10))},
+      {Created(Day(0), std::nullopt, Day(14)), Ended(Day(1), Day(1))},
+  };
+  for (size_t i = 0; i < kLists.size(); ++i) {
+    const Subscription s = Folded(kLists[i]);
+    EXPECT_EQ(BrokenCheck({s, {}}), "") << i << ": " << s;
+  }
+  // The payment of a period behind the scheduled end shows that it was bought.
+  EXPECT_THAT(Folded(kLists[2]).AccessUntil(), Optional(Eq(Day(20))));
+}
+
+TEST(Fold, InstantsAreWholeMicroseconds) {
+  Fact paid = Paid(Day(0), "in_1", Day(0), Day(30));
+  paid.mutable_paid()->mutable_period_ends_at()->set_nanos(999'999'999);
+  EXPECT_THAT(Folded(std::vector<Fact>{paid}).expires_at,
+              Optional(Eq(Day(30) + absl::Microseconds(999'999))));
+}
+
+TEST(Fold, RefusesKindsThatThisRevisionCannotFold) {
+  std::vector<Fact> facts;
+  for (int i = 0; i < 11; ++i) facts.push_back(NewFact(Day(20)));
+  facts[0].mutable_paused();
+  facts[1].mutable_resumed();
+  facts[2].mutable_refunded();
+  facts[3].mutable_refund_reversed();
+  facts[4].mutable_revoked();
+  facts[5].mutable_plan_changed();
+  facts[6].mutable_extended();
+  facts[7].mutable_transferred();
+  facts[8].mutable_dispute_opened();
+  facts[9].mutable_dispute_closed();
+  facts[10].mutable_snapshot();
+  const OrderedFact paid =
+      Ordered("evt_0", Paid(Day(0), "in_1", Day(0), Day(30)));
+  for (const Fact& fact : facts) {
+    const std::string kind = KindName(fact.kind_case());
+    const OrderedFact ordered = Ordered("evt_1", fact);
+    for (const auto& list : {std::vector<OrderedFact>{ordered},
+                             std::vector<OrderedFact>{paid, ordered},
+                             std::vector<OrderedFact>{ordered, paid}}) {
+      EXPECT_THAT(Fold(list),
+                  StatusIs(absl::StatusCode::kUnimplemented, HasSubstr(kind)));
+    }
+  }
+}
+
+// ---- MakeOrderedFact ----
+
+TEST(MakeOrderedFact, NeedsAnOrderAndAKind) {
+  Fact no_order = Created(Day(0), Day(0));
+  no_order.clear_order_at();
+  EXPECT_THAT(MakeOrderedFact("evt_1", no_order),
+              HasReason(common::v1::ERROR_REASON_FIELD_MISSING));
+  EXPECT_THAT(MakeOrderedFact("evt_1", NewFact(Day(0))),
+              HasReason(common::v1::ERROR_REASON_FIELD_MISSING));
+}
+
+// A fact is stored for ever; one that means nothing must not get that far.
+TEST(MakeOrderedFact, C070_C072_RefusesDegenerateFacts) {
+  std::vector<Fact> bad;
+  bad.push_back(Paid(Day(0), "", Day(0), Day(30)));
+  bad.push_back(Paid(Day(0), "in_1", Day(30), Day(30)));
+  bad.push_back(Paid(Day(0), "in_1", Day(30), Day(0)));
+  bad.push_back(Paid(Day(0), "in_1", Day(0), Day(30)));
+  bad.back().mutable_paid()->clear_period_starts_at();
+  bad.push_back(Paid(Day(0), "in_1", Day(0), Day(30)));
+  bad.back().mutable_paid()->clear_period_ends_at();
+  bad.push_back(Paid(Day(0), "in_1", Day(0), Day(30)));
+  bad.back().mutable_paid()->mutable_period_ends_at()->set_seconds(
+      253'402'300'800);
+  bad.push_back(Paid(Day(0), "in_1", Day(0), Day(30)));
+  bad.back().mutable_paid()->mutable_leeway_until()->set_nanos(-1);
+  bad.push_back(Failed(Day(0), ""));
+  bad.push_back(Ended(Day(0), Day(0)));
+  bad.back().mutable_ended()->clear_ended_at();
+  bad.push_back(Ended(Day(0), Day(0)));
+  bad.back().mutable_ended()->mutable_ended_at()->set_seconds(
+      4'000'000'000'000'000);
+  bad.push_back(CancelScheduled(Day(0), Day(0)));
+  bad.back().mutable_cancel_scheduled()->mutable_cancel_at()->set_seconds(
+      INT64_MIN);
+  for (const Fact& fact : bad) {
+    EXPECT_THAT(MakeOrderedFact("evt_1", fact),
+                StatusIs(absl::StatusCode::kInvalidArgument))
+        << fact.DebugString();
+  }
+  // One tick is a term (C072).
+  EXPECT_THAT(
+      MakeOrderedFact("evt_1", Paid(Day(0), "in_1", Day(0), Day(0) + kTick)),
+      IsOk());
+}
+
+TEST(MakeOrderedFact, TakesOrderFromTheFactAndTheEvent) {
+  Fact fact = Ended(Day(3), Day(4));
+  fact.set_ordinal(2);
+  const OrderedFact ordered = Ordered("evt_7", fact);
+  EXPECT_EQ(ordered.order.order_at, Day(3));
+  EXPECT_EQ(ordered.order.rank, RankOf(Fact::kEnded));
+  EXPECT_EQ(ordered.order.event_id, "evt_7");
+  EXPECT_EQ(ordered.order.ordinal, 2);
+}
+
+TEST(MakeOrderedFact, MoneyIsCountedUnderTheKeyOfTheMoney) {
+  EXPECT_EQ(MoneyKey(Paid(Day(0), "in_1", Day(0), Day(1))), "in_1");
+  EXPECT_EQ(MoneyKey(Failed(Day(0), "in_2")), "in_2");
+  EXPECT_EQ(MoneyKey(Ended(Day(0), Day(0))), "");
+}
+
+// ---- order and repetition ----
+
+// C007: one life in every order of arrival, every fact twice. The row is moved
+// fact by fact, as deliveries do it, and folded at once.
+TEST(Fold, C007_AllOrdersOfOneLifeGiveOneRow) {
+  const std::vector<std::vector<OrderedFact>> kLives = {
+      Events({Created(Day(0), Day(0)),
+              Paid(Day(0) + absl::Seconds(5), "in_1", Day(0), Day(30), Day(31)),
+              Failed(Day(30), "in_2", Day(33)),
+              Paid(Day(32), "in_2", Day(30), Day(60), Day(61)),
+              CancelScheduled(Day(40), Day(60))}),
+      Events({Created(Day(0), Day(0), Day(14)),
+              Paid(Day(14), "in_1", Day(14), Day(44), Day(45)),
+              CancelScheduled(Day(20)), CancelReverted(Day(21)),
+              Ended(Day(30), Day(30)),
+              Paid(Day(50), "in_2", Day(50), Day(80), Day(81))}),
+      // All of one instant.
+      Events({Created(Day(0), Day(0)), Paid(Day(0), "in_1", Day(0), Day(30)),
+              Paid(Day(0), "in_1", Day(0), Day(30)),
+              Failed(Day(0), "in_2", Day(33)), CancelScheduled(Day(0)),
+              CancelReverted(Day(0))}),
+  };
+  const absl::Time now = Day(70);
+  for (const std::vector<OrderedFact>& life : kLives) {
+    const Subscription expected = Folded(life);
+    std::vector<size_t> order(life.size());
+    std::iota(order.begin(), order.end(), 0);
+    do {
+      // Twice in a row, and all once more at the end in the other direction.
+      std::vector<OrderedFact> arrivals;
+      for (const size_t i : order) {
+        arrivals.insert(arrivals.end(), {life[i], life[i]});
+      }
+      const std::vector<OrderedFact> backwards(arrivals.rbegin(),
+                                               arrivals.rend());
+      arrivals.insert(arrivals.end(), backwards.begin(), backwards.end());
+      ASSERT_EQ(Folded(arrivals), expected);
+
+      Row row;
+      std::vector<OrderedFact> arrived;
+      for (const OrderedFact& fact : arrivals) {
+        arrived.push_back(fact);
+        row.Move(Folded(arrived), now);
+      }
+      ASSERT_EQ(row.state->subscription, Lapse(expected, now));
+    } while (std::next_permutation(order.begin(), order.end()));
+  }
+}
+
+// ---- Lapse ----
+
+TEST(Lapse, R2_ExpiresFromTheExactEndInstantOn) {
+  for (const Status status :
+       {Status::kTrialing, Status::kActive, Status::kPastDue}) {
+    Subscription s;
+    s.status = status;
+    s.starts_at = Day(0);
+    s.expires_at = Day(30);
+    s.grace_period_ends_at = Day(33);
+    EXPECT_EQ(Lapse(s, Day(33) - kTick), s);
+    EXPECT_EQ(Lapse(s, Day(33)).status, Status::kExpired);
+    EXPECT_EQ(Lapse(s, Day(33) + kTick).status, Status::kExpired);
+    // Nothing but the status changes.
+    Subscription lapsed = Lapse(s, Day(33));
+    lapsed.status = status;
+    EXPECT_EQ(lapsed, s);
+  }
+}
+
+TEST(Lapse, LeavesWhatIsNotLiveOrHasNoEnd) {
+  for (const Status status :
+       {Status::kPending, Status::kPaused, Status::kCanceled, Status::kRevoked,
+        Status::kExpired}) {
+    Subscription s;
+    s.status = status;
+    s.starts_at = Day(0);
+    s.expires_at = Day(30);
+    EXPECT_EQ(Lapse(s, Day(31)), s);
+  }
+  Subscription lifetime;
+  lifetime.status = Status::kActive;
+  lifetime.lifetime = true;
+  lifetime.starts_at = Day(0);
+  lifetime.leeway_until = Day(1);
+  EXPECT_EQ(Lapse(lifetime, Day(5000)), lifetime);
+}
+
+// ---- Advance ----
+
+auto IsEvent(const std::string& type, int episode, absl::Time effective_at) {
+  return AllOf(Field(&DomainEvent::type, "subscription." + type),
+               Field(&DomainEvent::episode, episode),
+               Field(&DomainEvent::effective_at, effective_at));
+}
+
+const Fact& FirstMonth() {
+  static const Fact& fact = *new Fact(Paid(Day(0), "in_1", Day(0), Day(30)));
+  return fact;
+}
+
+TEST(Advance, AnnouncesTheActivationOnce) {
+  Row row;
+  const Subscription s = Folded(std::vector<Fact>{FirstMonth()});
+  Transition transition = row.Move(s, Day(1));
+  EXPECT_TRUE(transition.changed);
+  EXPECT_THAT(transition.events, ElementsAre(IsEvent("activated", 0, Day(0))));
+  EXPECT_THAT(transition.events[0].access_until, Optional(Eq(Day(30))));
+  EXPECT_EQ(transition.events[0].seq, 1);
+
+  transition = row.Move(s, Day(2));
+  EXPECT_FALSE(transition.changed);
+  EXPECT_THAT(transition.events, ElementsAre());
+}
+
+TEST(Advance, AnnouncesTheEndOncePerEpisode) {
+  Row row;
+  const Subscription s = Folded(std::vector<Fact>{FirstMonth()});
+  row.Move(s, Day(1));
+  EXPECT_THAT(row.Move(s, Day(30) - kTick).events, ElementsAre());
+  EXPECT_THAT(row.Move(s, Day(30)).events,
+              ElementsAre(IsEvent("expired", 0, Day(30))));
+  EXPECT_THAT(row.state->lifecycle.expired_at, Optional(Eq(Day(30))));
+  const Transition later = row.Move(s, Day(31));
+  EXPECT_FALSE(later.changed);
+  EXPECT_THAT(later.events, ElementsAre());
+  EXPECT_THAT(row.state->lifecycle.expired_at, Optional(Eq(Day(30))));
+}
+
+TEST(Advance, ARenewalAfterTheEndStartsAnEpisodeWithAnEndOfItsOwn) {
+  Row row;
+  std::vector<Fact> facts = {FirstMonth()};
+  row.Move(Folded(facts), Day(1));
+  row.Move(Folded(facts), Day(30));
+  facts.push_back(Paid(Day(31), "in_2", Day(30), Day(60)));
+  EXPECT_THAT(row.Move(Folded(facts), Day(31)).events,
+              ElementsAre(IsEvent("renewed", 1, Day(30))));
+  EXPECT_EQ(row.state->subscription.status, Status::kActive);
+  EXPECT_EQ(row.state->lifecycle.expired_at, std::nullopt);
+  EXPECT_EQ(row.state->lifecycle.episode, 1);
+  EXPECT_THAT(row.Move(Folded(facts), Day(61)).events,
+              ElementsAre(IsEvent("expired", 1, Day(60))));
+  EXPECT_THAT(row.Types(),
+              ElementsAre("activated", "expired", "renewed", "expired"));
+}
+
+TEST(Advance, ARenewalThatIsOverWhenItArrivesIsAnEpisodeToo) {
+  Row row;
+  std::vector<Fact> facts = {FirstMonth()};
+  row.Move(Folded(facts), Day(1));
+  row.Move(Folded(facts), Day(30));
+  // The month after was paid, and is over by the time we hear of it.
+  facts.push_back(Paid(Day(30), "in_2", Day(30), Day(60)));
+  row.Move(Folded(facts), Day(100));
+  EXPECT_EQ(row.state->lifecycle.episode, 1);
+  EXPECT_THAT(row.state->lifecycle.expired_at, Optional(Eq(Day(100))));
+  EXPECT_THAT(row.Types(),
+              ElementsAre("activated", "expired", "renewed", "expired"));
+}
+
+TEST(Advance, ARenewalInsideTheTermNeverAnnouncesAnEnd) {
+  Row row;
+  std::vector<Fact> facts = {FirstMonth()};
+  row.Move(Folded(facts), Day(1));
+  facts.push_back(Paid(Day(29), "in_2", Day(30), Day(60)));
+  EXPECT_THAT(row.Move(Folded(facts), Day(29)).events,
+              ElementsAre(IsEvent("renewed", 0, Day(30))));
+  EXPECT_THAT(row.Move(Folded(facts), Day(31)).events, ElementsAre());
+  EXPECT_EQ(row.state->lifecycle.episode, 0);
+}
+
+TEST(Advance, C056_NoReminderForAStaleFailure) {
+  Row row;
+  std::vector<Fact> facts = {FirstMonth(),
+                             Paid(Day(30), "in_2", Day(30), Day(60))};
+  row.Move(Folded(facts), Day(31));
+  facts.push_back(Failed(Day(30) - absl::Seconds(2), "in_2", Day(33)));
+  EXPECT_THAT(row.Move(Folded(facts), Day(32)).events, ElementsAre());
+  facts.push_back(Failed(Day(60), "in_3", Day(63)));
+  EXPECT_THAT(row.Move(Folded(facts), Day(60)).events,
+              ElementsAre(IsEvent("past_due", 0, Day(60))));
+}
+
+TEST(Advance, C063_AnnouncesAScheduledEndAndItsWithdrawal) {
+  Row row;
+  std::vector<Fact> facts = {FirstMonth()};
+  row.Move(Folded(facts), Day(1));
+  facts.push_back(CancelScheduled(Day(2), Day(30)));
+  EXPECT_THAT(row.Move(Folded(facts), Day(2)).events,
+              ElementsAre(IsEvent("cancel_scheduled", 0, Day(30))));
+  EXPECT_THAT(row.Move(Folded(facts), Day(2)).events, ElementsAre());
+  facts.push_back(CancelReverted(Day(3)));
+  EXPECT_THAT(row.Move(Folded(facts), Day(3)).events,
+              ElementsAre(IsEvent("cancel_reverted", 0, Day(3))));
+}
+
+TEST(Advance, AnEndThatNeverGaveAccessIsCanceled) {
+  Row row;
+  std::vector<Fact> facts = {Created(Day(0), Day(0))};
+  EXPECT_THAT(row.Move(Folded(facts), Day(0)).events, ElementsAre());
+  facts.push_back(Ended(Day(1), Day(1)));
+  EXPECT_THAT(row.Move(Folded(facts), Day(1)).events,
+              ElementsAre(IsEvent("canceled", 0, Day(1))));
+}
+
+TEST(Advance, AFactThatArrivesAfterItsEndIsAnnouncedWithIt) {
+  Row row;
+  row.Move(Folded(std::vector<Fact>{FirstMonth()}), Day(40));
+  EXPECT_THAT(row.Types(), ElementsAre("activated", "expired"));
+  EXPECT_THAT(row.state->lifecycle.expired_at, Optional(Eq(Day(40))));
+}
+
+// ---- properties; the seed is printed on failure ----
+
+absl::Time AnyDay() { return Day(*rc::gen::inRange(0, 12)); }
+
+std::optional<absl::Time> MaybeDay() {
+  if (*rc::gen::inRange(0, 3) == 0) return std::nullopt;
+  return AnyDay();
+}
+
+// Any valid fact of the kinds that revision 1 folds. Dates are arbitrary, also
+// where they contradict each other: providers do that.
+Fact AnyFact() {
+  const absl::Time order_at = AnyDay();
+  const std::string key = absl::StrCat("in_", *rc::gen::inRange(0, 4));
+  switch (*rc::gen::inRange(0, 8)) {
+    case 0:
+      return Created(order_at, MaybeDay(), MaybeDay());
+    case 1:
+    case 2:
+    case 3: {
+      const absl::Time from = AnyDay();
+      const absl::Time to = from + absl::Hours(24 * *rc::gen::inRange(1, 6));
+      std::optional<absl::Time> leeway;
+      if (*rc::gen::arbitrary<bool>()) leeway = to + absl::Hours(3);
+      return Paid(order_at, key, from, to, leeway, *rc::gen::arbitrary<bool>());
+    }
+    case 4:
+      return Failed(order_at, key, MaybeDay());
+    case 5:
+      return CancelScheduled(order_at, MaybeDay());
+    case 6:
+      return CancelReverted(order_at);
+    default:
+      return Ended(order_at, AnyDay());
+  }
+}
+
+std::vector<OrderedFact> AnyFacts() {
+  std::vector<Fact> facts;
+  const int count = *rc::gen::inRange(0, 8);
+  for (int i = 0; i < count; ++i) facts.push_back(AnyFact());
+  return Events(facts);
+}
+
+template <typename T>
+std::vector<T> Shuffled(std::vector<T> values) {
+  for (size_t i = values.size(); i > 1; --i) {
+    std::swap(values[i - 1], values[*rc::gen::inRange<size_t>(0, i)]);
+  }
+  return values;
+}
+
+// The facts in any order, some of them more than once.
+std::vector<OrderedFact> Arrivals(const std::vector<OrderedFact>& facts) {
+  std::vector<OrderedFact> arrivals;
+  for (const OrderedFact& fact : facts) {
+    const int times = *rc::gen::inRange(1, 4);
+    arrivals.insert(arrivals.end(), times, fact);
+  }
+  return Shuffled(std::move(arrivals));
+}
+
+std::string Show(const std::vector<OrderedFact>& facts) {
+  return absl::StrJoin(facts, "\n",
+                       [](std::string* out, const OrderedFact& fact) {
+                         absl::StrAppend(out, fact.order.event_id, " ",
+                                         fact.fact.ShortDebugString());
+                       });
+}
+
+TEST(FoldProperty, R5_OrderAndRepetitionOfFactsDoNotMatter) {
+  EXPECT_TRUE(rc::check("fold(shuffled, repeated) == fold(facts)", [] {
+    const std::vector<OrderedFact> facts = AnyFacts();
+    RC_LOG() << Show(facts);
+    RC_ASSERT(Folded(Arrivals(facts)) == Folded(facts));
+  }));
+}
+
+TEST(FoldProperty, TheRowCanAlwaysBeStored) {
+  EXPECT_TRUE(rc::check("the CHECK constraints hold", [] {
+    const std::vector<OrderedFact> facts = AnyFacts();
+    RC_LOG() << Show(facts);
+    const Subscription folded = Folded(facts);
+    RC_ASSERT(folded.status != Status::kExpired);
+    for (int day = -1; day < 20; ++day) {
+      RC_LOG() << day << ": " << folded << "\n";
+      RC_ASSERT(BrokenCheck(Advance(std::nullopt, folded, Day(day)).state) ==
+                "");
+    }
+  }));
+}
+
+TEST(FoldProperty, AccessIsNeverLongerThanSomethingSaid) {
+  EXPECT_TRUE(rc::check("the end was said by a fact", [] {
+    const std::vector<OrderedFact> facts = AnyFacts();
+    RC_LOG() << Show(facts);
+    const Subscription folded = Folded(facts);
+    std::optional<absl::Time> latest;
+    const auto said = [&](bool present, const auto& timestamp) {
+      if (!present) return;
+      latest = std::max(
+          latest, std::optional<absl::Time>(*FromProto("instant", timestamp)));
+    };
+    for (const OrderedFact& fact : facts) {
+      const auto& created = fact.fact.created();
+      const auto& paid = fact.fact.paid();
+      const auto& failed = fact.fact.payment_failed();
+      said(created.has_trial_ends_at(), created.trial_ends_at());
+      said(paid.has_period_ends_at(), paid.period_ends_at());
+      said(paid.has_leeway_until(), paid.leeway_until());
+      said(failed.has_grace_period_ends_at(), failed.grace_period_ends_at());
+    }
+    RC_LOG() << folded;
+    RC_ASSERT(folded.AccessUntil() <= latest);
+    RC_ASSERT(!folded.lifetime);
+  }));
+}
+
+// A whole life of a row: facts arrive in any order, time goes on between them,
+// the sweep comes when it likes.
+TEST(AdvanceProperty, ALifeIsStoredAndToldWithoutContradiction) {
+  EXPECT_TRUE(rc::check("invariants of a row's history", [] {
+    const std::vector<OrderedFact> facts = AnyFacts();
+    RC_LOG() << Show(facts);
+    const std::vector<OrderedFact> arrivals = Arrivals(facts);
+    std::optional<SubscriptionState> state;
+    std::vector<OrderedFact> arrived;
+    std::map<int, int> ends_of_episode;
+    int64_t last_seq = 0;
+    absl::Time now = Day(*rc::gen::inRange(-1, 10));
+
+    const auto move = [&] {
+      const Subscription folded = Folded(arrived);
+      const Transition transition = Advance(state, folded, now);
+      const SubscriptionState& after = transition.state;
+      RC_LOG() << now << " " << after.subscription << "\n";
+      RC_ASSERT(BrokenCheck(after) == "");
+      // R5: the row is Lapse(Fold(facts), now), whatever came before.
+      RC_ASSERT(after.subscription == Lapse(folded, now));
+      for (const DomainEvent& event : transition.events) {
+        RC_LOG() << "  " << event.type << " " << event.episode << "\n";
+        RC_ASSERT(event.seq == ++last_seq);
+        RC_ASSERT(event.episode == after.lifecycle.episode);
+        if (event.type != "subscription.expired") continue;
+        RC_ASSERT(++ends_of_episode[event.episode] == 1);
+        RC_ASSERT(event.access_until.has_value());
+        RC_ASSERT(*event.access_until <= now);
+      }
+      RC_ASSERT(after.lifecycle.event_seq == last_seq);
+      if (state) {
+        RC_ASSERT(after.lifecycle.episode >= state->lifecycle.episode);
+      }
+      if (after.subscription.status == Status::kExpired) {
+        RC_ASSERT(ends_of_episode[after.lifecycle.episode] == 1);
+      }
+      state = after;
+      // Told again at the same instant, it is nothing new.
+      const Transition again = Advance(state, folded, now);
+      RC_ASSERT(!again.changed);
+      RC_ASSERT(again.events.empty());
+    };
+
+    for (const OrderedFact& fact : arrivals) {
+      arrived.push_back(fact);
+      move();
+      now += absl::Hours(*rc::gen::inRange(0, 24));
+      if (*rc::gen::arbitrary<bool>()) move();
+    }
+    RC_ASSERT((arrived.empty() ||
+               state->subscription == Lapse(Folded(facts), now) ||
+               IsLive(state->subscription.status)));
+    now = Day(100);
+    move();
+    RC_ASSERT(!IsLive(state->subscription.status));
+  }));
+}
+
+}  // namespace
+}  // namespace tenure::domain
