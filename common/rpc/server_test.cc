@@ -453,7 +453,8 @@ TEST_F(ServerTest, ShutdownWaitsForACallThatFinishesInTime) {
     server_->Shutdown(kPatience);
     ended.Notify();
   });
-  // No new call gets in, while the old one goes on.
+  // Soon no new call gets in, while the old one goes on. One that comes just as
+  // the server closes may see CANCELLED.
   absl::Status refused;
   do {
     grpc::ClientContext context;
@@ -462,8 +463,7 @@ TEST_F(ServerTest, ShutdownWaitsForACallThatFinishesInTime) {
     HealthCheckResponse response;
     refused = FromGrpcStatus(stub->Check(
         &context, grpc::health::v1::HealthCheckRequest(), &response));
-  } while (refused.ok());
-  EXPECT_THAT(refused, StatusIs(absl::StatusCode::kUnavailable));
+  } while (refused.code() != absl::StatusCode::kUnavailable);
   EXPECT_EQ(ended.count(), 0);
   may_finish.Notify();
   caller.join();
