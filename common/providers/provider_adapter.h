@@ -69,8 +69,9 @@ class ProviderAdapter {
 
   // Reads a verified body. INVALID_ARGUMENT (EVENT_MALFORMED,
   // EVENT_ID_MISSING) only for a body that is not an event of this provider at
-  // all; an event whose content makes no sense is returned as far as it could
-  // be read, because it must still be recorded.
+  // all, or that has half a character in a text that is read (C032); an event
+  // whose content makes no sense is returned as far as it could be read,
+  // because it must still be recorded.
   virtual absl::StatusOr<ProviderEvent> Parse(absl::string_view body) const = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/error.h"
 #include "common/base/json.h"
 #include "common/base/proto_time.h"
@@ -26,24 +27,42 @@ absl::Status Malformed(absl::string_view field, absl::string_view expected) {
                    {{"field", std::string(field)}});
 }
 
-// The text at a path, or the `id` of an expanded object there; empty when
-// absent or null.
-std::string TextAt(const JsonValue& value, Path path) {
-  const JsonValue* found = value.At(path);
-  if (found == nullptr) return "";
-  if (found->IsObject()) found = found->Find("id");
-  if (found == nullptr) return "";
-  return std::string(found->AsString().value_or(""));
-}
-
-std::string FirstText(const JsonValue& value,
-                      std::initializer_list<Path> paths) {
-  for (const Path& path : paths) {
-    std::string text = TextAt(value, path);
-    if (!text.empty()) return text;
+// Reads the texts of one event.
+class TextReader {
+ public:
+  // The text at a path, or the `id` of an expanded object there. Empty when it
+  // is absent, null, no text, or text that no id can be (control characters,
+  // more than 255 bytes).
+  std::string At(const JsonValue& value, Path path) {
+    const JsonValue* found = value.At(path);
+    if (found != nullptr && found->IsObject()) found = found->Find("id");
+    if (found == nullptr || !found->IsString()) return "";
+    if (found->has_lone_surrogate()) {
+      status_.Update(
+          Malformed(absl::StrJoin(path, "."), "must be well-formed text"));
+      return "";
+    }
+    const absl::string_view text = *found->AsString();
+    if (!ValidateText("", text, 255).ok()) return "";
+    return std::string(text);
   }
-  return "";
-}
+
+  std::string First(const JsonValue& value, std::initializer_list<Path> paths) {
+    for (const Path& path : paths) {
+      std::string text = At(value, path);
+      if (!text.empty()) return text;
+    }
+    return "";
+  }
+
+  // The first text read that was half a character (C032). Whoever put it there
+  // means a name that cannot be known, so the event must not be taken for one
+  // without that name.
+  const absl::Status& status() const { return status_; }
+
+ private:
+  absl::Status status_;
+};
 
 // Unix seconds within the years 1..9999 (C070).
 std::optional<absl::Time> InstantAt(const JsonValue& value, Path path) {
@@ -81,8 +100,9 @@ struct Line {
 // A line that bought a period of the subscription: not a proration, not usage
 // that was metered over a period that is past, not a one-off item.
 std::optional<Line> BoughtPeriod(const JsonValue& line,
-                                 absl::string_view subject_key) {
-  const std::string kind = FirstText(line, {{"parent", "type"}, {"type"}});
+                                 absl::string_view subject_key,
+                                 TextReader& texts) {
+  const std::string kind = texts.First(line, {{"parent", "type"}, {"type"}});
   if (kind != "subscription" && kind != "subscription_item_details") {
     return std::nullopt;
   }
@@ -90,36 +110,37 @@ std::optional<Line> BoughtPeriod(const JsonValue& line,
       IsTrue(line, {"parent", "subscription_item_details", "proration"})) {
     return std::nullopt;
   }
-  if (FirstText(line, {{"price", "recurring", "usage_type"},
-                       {"plan", "usage_type"}}) == "metered") {
+  if (texts.First(line, {{"price", "recurring", "usage_type"},
+                         {"plan", "usage_type"}}) == "metered") {
     return std::nullopt;
   }
   const auto starts_at = InstantAt(line, {"period", "start"});
   const auto ends_at = InstantAt(line, {"period", "end"});
   if (!starts_at || !ends_at || *ends_at <= *starts_at) return std::nullopt;
   return Line{
-      FirstText(line,
-                {{"pricing", "price_details", "price"}, {"price"}, {"plan"}}),
-      TextAt(line, {"metadata", subject_key}), *starts_at, *ends_at};
+      texts.First(line,
+                  {{"pricing", "price_details", "price"}, {"price"}, {"plan"}}),
+      texts.At(line, {"metadata", subject_key}), *starts_at, *ends_at};
 }
 
 class InvoicePaid {
  public:
-  InvoicePaid(const JsonValue& invoice, const StripeSettings& settings)
-      : invoice_(invoice), settings_(settings) {}
+  InvoicePaid(const JsonValue& invoice, const StripeSettings& settings,
+              TextReader& texts)
+      : invoice_(invoice), settings_(settings), texts_(texts) {}
 
   // Fills `event`; leaves it ignored, with the reason, where no period was
   // bought with money.
   void ReadInto(ProviderEvent* event) const {
     SubscriptionFacts out;
-    out.provider_subscription_id = FirstText(
+    out.provider_subscription_id = texts_.First(
         invoice_,
         {{"parent", "subscription_details", "subscription"}, {"subscription"}});
     if (out.provider_subscription_id.empty()) {
       event->ignored = "invoice_without_subscription";
       return;
     }
-    const std::string payment_key = TextAt(invoice_, {"id"});
+    const std::string payment_key = texts_.At(invoice_, {"id"});
     const JsonValue* amount = invoice_.Find("amount_paid");
     const int64_t amount_minor =
         amount == nullptr ? 0 : amount->AsInt64().value_or(0);
@@ -134,9 +155,9 @@ class InvoicePaid {
       return;
     }
     out.product_id = line->product_id;
-    out.customer_id = TextAt(invoice_, {"customer"});
+    out.customer_id = texts_.At(invoice_, {"customer"});
     const absl::string_view key = settings_.subject_metadata_key;
-    out.subject = FirstText(
+    out.subject = texts_.First(
         invoice_, {{"parent", "subscription_details", "metadata", key},
                    {"subscription_details", "metadata", key},
                    {"metadata", key}});
@@ -148,7 +169,7 @@ class InvoicePaid {
     *paid.mutable_period_starts_at() = ToProto(line->starts_at);
     *paid.mutable_period_ends_at() = ToProto(line->ends_at);
     paid.set_amount_minor(amount_minor);
-    paid.set_currency(absl::AsciiStrToUpper(TextAt(invoice_, {"currency"})));
+    paid.set_currency(absl::AsciiStrToUpper(texts_.At(invoice_, {"currency"})));
     paid.set_will_renew(true);
     *paid.mutable_leeway_until() =
         ToProto(line->ends_at + settings_.renewal_leeway);
@@ -156,7 +177,7 @@ class InvoicePaid {
         ToProto(InstantAt(invoice_, {"status_transitions", "paid_at"})
                     .value_or(event->occurred_at));
     for (const Path& path : {Path{"charge"}, Path{"payment_intent"}}) {
-      const std::string alias = TextAt(invoice_, path);
+      const std::string alias = texts_.At(invoice_, path);
       if (!alias.empty()) paid.add_aliases(alias);
     }
     out.facts.push_back(std::move(fact));
@@ -170,7 +191,7 @@ class InvoicePaid {
     if (lines == nullptr) return longest;
     for (const JsonValue& item : lines->items()) {
       std::optional<Line> line =
-          BoughtPeriod(item, settings_.subject_metadata_key);
+          BoughtPeriod(item, settings_.subject_metadata_key, texts_);
       if (line && (!longest || line->ends_at > longest->ends_at)) {
         longest = std::move(line);
       }
@@ -180,23 +201,24 @@ class InvoicePaid {
 
   const JsonValue& invoice_;
   const StripeSettings& settings_;
+  TextReader& texts_;
 };
 
 void ReadSubscriptionDeleted(const JsonValue& subscription,
-                             const StripeSettings& settings,
+                             const StripeSettings& settings, TextReader& texts,
                              ProviderEvent* event) {
   SubscriptionFacts out;
-  out.provider_subscription_id = TextAt(subscription, {"id"});
+  out.provider_subscription_id = texts.At(subscription, {"id"});
   if (out.provider_subscription_id.empty()) {
     event->ignored = "subscription_without_id";
     return;
   }
-  out.customer_id = TextAt(subscription, {"customer"});
+  out.customer_id = texts.At(subscription, {"customer"});
   out.subject =
-      TextAt(subscription, {"metadata", settings.subject_metadata_key});
+      texts.At(subscription, {"metadata", settings.subject_metadata_key});
   const JsonValue* items = subscription.At({"items", "data"});
   if (items != nullptr && items->items().size() == 1) {
-    out.product_id = FirstText(items->items()[0], {{"price"}, {"plan"}});
+    out.product_id = texts.First(items->items()[0], {{"price"}, {"plan"}});
   }
   Fact fact = MakeFact(pb::FACT_LAYER_PROVIDER, event->occurred_at);
   // The period may run on for a month after an end at once; ended_at is when
@@ -221,19 +243,24 @@ absl::StatusOr<ProviderEvent> StripeAdapter::Parse(
   ASSIGN_OR_RETURN(const JsonValue root, ParseJson(body));
   if (!root.IsObject()) return Malformed("body", "must be a JSON object");
   ProviderEvent event;
+  TextReader texts;
   const JsonValue* id = root.Find("id");
   if (id != nullptr && id->has_lone_surrogate()) {
     return Malformed("id", "must be well-formed text");
   }
-  event.event_id = id != nullptr && id->IsString() ? TextAt(root, {"id"}) : "";
+  if (id != nullptr) event.event_id = std::string(id->AsString().value_or(""));
   RETURN_IF_ERROR(ValidateEventId(event.event_id));
-  event.type = TextAt(root, {"type"});
-  if (absl::Status s = ValidateText("type", event.type, 255); !s.ok()) {
+  event.type = texts.At(root, {"type"});
+  if (event.type.empty()) {
     return Malformed("type", "must be 1 to 255 bytes of text");
   }
-  event.account = TextAt(root, {"account"});
-  if (event.account.size() > 255) {
-    return Malformed("account", "must be at most 255 bytes");
+  // Part of the event's key, so a text that cannot be one is not passed over.
+  const JsonValue* account = root.Find("account");
+  if (account != nullptr && !account->IsNull() && account->AsString() != "") {
+    event.account = texts.At(root, {"account"});
+    if (event.account.empty()) {
+      return Malformed("account", "must be 1 to 255 bytes of text");
+    }
   }
   const JsonValue* livemode = root.Find("livemode");
   if (livemode != nullptr && !livemode->AsBool().has_value()) {
@@ -250,12 +277,13 @@ absl::StatusOr<ProviderEvent> StripeAdapter::Parse(
 
   if (event.type == "invoice.paid" ||
       event.type == "invoice.payment_succeeded") {
-    InvoicePaid(*object, settings_).ReadInto(&event);
+    InvoicePaid(*object, settings_, texts).ReadInto(&event);
   } else if (event.type == "customer.subscription.deleted") {
-    ReadSubscriptionDeleted(*object, settings_, &event);
+    ReadSubscriptionDeleted(*object, settings_, texts, &event);
   } else {
     event.ignored = "type_carries_no_fact";
   }
+  RETURN_IF_ERROR(texts.status());
   return event;
 }
 
