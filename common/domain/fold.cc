@@ -356,7 +356,12 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   const bool revived =
       was_expired &&
       (IsLive(is.status) || (is_expired && end > old.lifecycle.expired_at));
-  if (revived) ++state.lifecycle.episode;
+  // Nor is it before it comes back: its end may have been told by then, and an
+  // episode has one.
+  const bool came_back =
+      (was.status == Status::kCanceled || was.status == Status::kRevoked) &&
+      GivesAccessByState(is.status);
+  if (revived || came_back) ++state.lifecycle.episode;
   if (!is_expired) {
     state.lifecycle.expired_at.reset();
   } else if (!was_expired || revived) {
