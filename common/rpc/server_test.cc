@@ -18,7 +18,6 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/mutex.h"
-#include "common/base/periodic.h"
 #include "common/rpc/call_guard.h"
 #include "common/rpc/status.h"
 #include "gmock/gmock.h"
@@ -417,7 +416,8 @@ TEST_F(ServerTest, ACallWhoseCallerHasGoneIsNotStarted) {
     const absl::Duration end = SystemClock::Instance().Monotonic() + kPatience;
     while (!context.IsCancelled() &&
            SystemClock::Instance().Monotonic() < end) {
-      tenure::SleepFor(absl::Milliseconds(1));
+      // gRPC has no event for it.
+      std::this_thread::yield();
     }
   };
   service_.body = [](grpc::ServerContext&) {
@@ -477,7 +477,7 @@ TEST_F(ServerTest, C117_ShutdownEndsAHandlerThatWouldWaitForEver) {
   service_.body = [&](grpc::ServerContext& context) {
     started.Notify();
     // As a handler of this tree does: it looks whether it is still wanted.
-    while (!context.IsCancelled()) tenure::SleepFor(absl::Milliseconds(1));
+    while (!context.IsCancelled()) std::this_thread::yield();
     cancelled.Notify();
     return absl::CancelledError("no longer wanted");
   };
