@@ -211,14 +211,14 @@ require_service_ports() {
 
 # --- services -----------------------------------------------------------------------------------------------------
 
-# Prints the pid of a service that we started and that still is that program (a pid may be handed out again). A binary
-# that was rebuilt since shows as deleted.
+# Prints the pid of a service that we started and that still is that program (a pid may be handed out again). It is told
+# by the command line: once the binary was rebuilt, /proc/PID/exe shows a deleted file, by the linker's temporary name.
 service_pid() {
-  local pid exe
+  local pid program
   pid="$(cat "$RUN_DIR/$1.pid" 2>/dev/null)" || return 1
   [[ "$pid" =~ ^[0-9]+$ ]] || return 1
-  exe="$(readlink "/proc/$pid/exe" 2>/dev/null)" || return 1
-  [ "${exe% (deleted)}" = "$(binary_of "$1")" ] || return 1
+  IFS= read -r -d '' program 2>/dev/null <"/proc/$pid/cmdline" || return 1
+  [ "$program" = "$(binary_of "$1")" ] || return 1
   printf '%s' "$pid"
 }
 

@@ -146,7 +146,9 @@ class Demo:
 
     def pause_scheduler(self):
         try:
-            program = os.path.basename(os.readlink(f"/proc/{self.scheduler}/exe"))
+            # Not /proc/PID/exe, which shows the linker's temporary name after a rebuild.
+            with open(f"/proc/{self.scheduler}/cmdline", encoding="utf-8", errors="replace") as file:
+                program = os.path.basename(file.read().split("\0")[0])
         except OSError as error:
             raise Differs(f"the scheduler (pid {self.scheduler}) is not running: {error.strerror}") from None
         if "scheduler" not in program:
