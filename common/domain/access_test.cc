@@ -484,7 +484,7 @@ std::vector<absl::Time> Instants() {
   return instants;
 }
 
-// The rule of DESIGN §2, said again from the text and from nothing else.
+// The rule of access, said again from the text and from nothing else.
 bool ReferenceGrants(const AccessCandidate& c, absl::Time now) {
   const Subscription& s = c.subscription;
   const auto ahead = [&](const auto& t) { return t.has_value() && now < *t; };

@@ -14,7 +14,7 @@
 namespace tenure::rpc {
 namespace {
 
-// A webhook body of 1 MiB with its headers fits (RELIABILITY S12).
+// A webhook body of 1 MiB with its headers fits.
 constexpr int kMaxReceiveBytes = 1024 * 1024 + 64 * 1024;
 constexpr int kMaxMetadataBytes = 16 * 1024;
 constexpr int kMaxConcurrentStreams = 100;

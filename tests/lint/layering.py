@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the dependency direction of DESIGN section 8 in the includes and in the link graph.
+"""Checks the dependency direction of docs/rules.md in the includes and in the link graph.
 
     base -> domain -> (db, rpc, http, obs, providers) -> store -> services/host -> services and tools
 
