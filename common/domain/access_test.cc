@@ -280,7 +280,7 @@ TEST(DecideAccess, R1_ExpiredNeitherGrantsNorDeniesByItself) {
   ExpectEndsAt(s, Day(30));
 }
 
-TEST(DecideAccess, C039_AnswersAreRightAMillisecondAroundTheEnd) {
+TEST(DecideAccess, AnswersAreRightAMillisecondAroundTheEnd) {
   EXPECT_TRUE(HasAccess(Month(), Day(30) - absl::Milliseconds(1)));
   EXPECT_FALSE(HasAccess(Month(), Day(30)));
   EXPECT_FALSE(HasAccess(Month(), Day(30) + absl::Milliseconds(1)));
@@ -405,7 +405,7 @@ TEST(DecideAccess, C059_AccessLastsUntilTheLastGrantorEnds) {
   EXPECT_EQ(verdict.subscription_id, 1);
 }
 
-TEST(DecideAccess, C064_TheEndOfAnOldSubscriptionLeavesTheNewOneAlone) {
+TEST(DecideAccess, TheEndOfAnOldSubscriptionLeavesTheNewOneAlone) {
   AccessCandidate old_one = Granting(Month(), 1);
   old_one.subscription.status = Status::kCanceled;
   old_one.subscription.expires_at.reset();

@@ -237,7 +237,7 @@ TEST(Fold, C001_TwoEventsOfOneInvoiceAreOneTerm) {
   }
 }
 
-TEST(Fold, C006_AnOlderCreationNeverOverwritesAnActiveState) {
+TEST(Fold, AnOlderCreationNeverOverwritesAnActiveState) {
   const std::vector<OrderedFact> sorted = {
       Ordered("evt_1", Created(Day(0), Day(0))),
       Ordered("evt_2",
@@ -246,7 +246,7 @@ TEST(Fold, C006_AnOlderCreationNeverOverwritesAnActiveState) {
   EXPECT_EQ(Folded({sorted[1], sorted[0]}), Folded(sorted));
 }
 
-TEST(Fold, C006_InOneSecondTheWrittenRankDecides) {
+TEST(Fold, InOneSecondTheWrittenRankDecides) {
   const OrderedFact created = Ordered("evt_z", Created(Day(0), Day(0)));
   const OrderedFact paid =
       Ordered("evt_m", Paid(Day(0), "in_1", Day(0), Day(30)));
@@ -512,7 +512,7 @@ TEST(MakeOrderedFact, NeedsAnOrderAndAKind) {
 }
 
 // A fact is stored for ever; one that means nothing must not get that far.
-TEST(MakeOrderedFact, C070_C072_RefusesDegenerateFacts) {
+TEST(MakeOrderedFact, C070_RefusesDegenerateFacts) {
   std::vector<Fact> bad;
   bad.push_back(Paid(Day(0), "", Day(0), Day(30)));
   bad.push_back(Paid(Day(0), "in_1", Day(30), Day(30)));

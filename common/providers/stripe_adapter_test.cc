@@ -154,7 +154,7 @@ TEST(StripeAdapter, ReadsTheOlderShapesOfAPaidInvoice) {
   }
 }
 
-TEST(StripeAdapter, C001_TheTwoEventsOfOnePaymentCarryOneKey) {
+TEST(StripeAdapter, TheTwoEventsOfOnePaymentCarryOneKey) {
   const std::string paid = Own("invoice-paid.basil.json");
   const std::string succeeded =
       With(With(paid, "\"invoice.paid\"", "\"invoice.payment_succeeded\""),
@@ -212,7 +212,7 @@ TEST(StripeAdapter, ReadsAnEndAtItsOwnInstant) {
   EXPECT_EQ(Instant(facts.facts[0].order_at()), Utc("2026-01-11T00:00:03Z"));
 }
 
-TEST(StripeAdapter, C016_R15_SaysWhetherItIsTestMoney) {
+TEST(StripeAdapter, SaysWhetherItIsTestMoney) {
   const std::string live = Own("invoice-paid.basil.json");
   ASSERT_OK_AND_ASSIGN(
       const ProviderEvent test,
@@ -226,7 +226,7 @@ TEST(StripeAdapter, C016_R15_SaysWhetherItIsTestMoney) {
   }
 }
 
-TEST(StripeAdapter, C015_NamesTheAccountOfAConnectedOne) {
+TEST(StripeAdapter, NamesTheAccountOfAConnectedOne) {
   ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
                        Parse(Own("unknown-type.json")));
   EXPECT_EQ(event.account, "acct_Tenure1");
@@ -339,7 +339,7 @@ TEST(StripeAdapter, C070_CreatedMustLieInTheYears1To9999) {
   }
 }
 
-TEST(StripeAdapter, C069_C070_C072_ALineWithoutAUsablePeriodBuysNothing) {
+TEST(StripeAdapter, ALineWithoutAUsablePeriodBuysNothing) {
   const std::string body = Own("invoice-payment-succeeded.acacia.json");
   for (const std::string end :
        {"null", "\"\"", "\"1769904000\"", "1767225600", "1767225599",
