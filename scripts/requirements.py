@@ -36,6 +36,8 @@ def read_groups(text):
 
 
 def numbers_in(name):
+    # What GoogleTest appends of a parameter is data, not a claim.
+    name = name.partition("# GetParam()")[0]
     return {(f"{s}-{n}" if s else other) for s, n, other in NUMBER.findall(name)}
 
 

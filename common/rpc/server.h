@@ -40,7 +40,8 @@ class Server {
   void SetServing(bool serving);
 
   // Turns health to NOT_SERVING, takes no new calls, waits for those under way
-  // up to `limit` and cancels the rest (C117).
+  // up to `limit` and cancels the rest (C117). A handler that does not look at
+  // its cancellation is waited for: its own bounds (statement_timeout) end it.
   void Shutdown(absl::Duration limit);
 
  private:

@@ -14,6 +14,8 @@ struct SweepStats {
   int batches = 0;
   int64_t found = 0;
   int64_t expired = 0;
+  // Rows that could not be swept and were passed by.
+  int64_t failed = 0;
 };
 
 // One pass over everything due: bounded batches, oldest first, until a batch
@@ -26,11 +28,19 @@ class ExpireSweep {
       : store_(store), batch_size_(batch_size) {}
 
   // Stops early, without an error, once `stop` answers true. After a statement
-  // that ran out of time the batch is halved for the rest of the pass. `stats`
-  // tells what was done even when an error ends the pass.
+  // that ran out of time the batch is halved for the rest of the pass. When the
+  // database refuses a batch for its content, the batch is taken row by row;
+  // the rows that fail alone are passed by and counted, so that no row keeps
+  // the others waiting. `stats` tells what was done even when an error ends the
+  // pass; the error of rows passed by is returned at its end.
   absl::Status Run(const std::function<bool()>& stop, SweepStats* stats);
 
  private:
+  // Sweeps up to `limit` rows behind `cursor` one by one and moves it past
+  // them, failing ones included. False when nothing is left.
+  absl::StatusOr<bool> OneByOne(int64_t limit, ExpiryCursor* cursor,
+                                SweepStats* stats, absl::Status* last_failure);
+
   ExpiryStore& store_;
   const int64_t batch_size_;
 };

@@ -26,4 +26,17 @@ absl::StatusOr<ExpiredBatch> ExpiryStore::ExpireDue(const ExpiryCursor& after,
   return batch;
 }
 
+absl::StatusOr<std::optional<ExpiryCursor>> ExpiryStore::NextDue(
+    const ExpiryCursor& after) {
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   pool_.Execute(kSelectNextDueSubscription,
+                                 db::MakeParams(after.access_until, after.id)));
+  if (rows.empty()) return std::nullopt;
+  ExpiryCursor next;
+  next.access_until = rows[0].Time("access_until");
+  next.id = rows[0].Int64("id");
+  RETURN_IF_ERROR(rows.status());
+  return next;
+}
+
 }  // namespace tenure::scheduler

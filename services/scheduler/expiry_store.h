@@ -2,6 +2,7 @@
 #define TENURE_SERVICES_SCHEDULER_EXPIRY_STORE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -34,6 +35,11 @@ class ExpiryStore {
   // transaction.
   absl::StatusOr<ExpiredBatch> ExpireDue(const ExpiryCursor& after,
                                          int64_t limit);
+
+  // The first due row behind `after`, held by somebody or not; nullopt when
+  // there is none.
+  absl::StatusOr<std::optional<ExpiryCursor>> NextDue(
+      const ExpiryCursor& after);
 
  private:
   db::Pool& pool_;

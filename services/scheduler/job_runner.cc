@@ -87,6 +87,7 @@ JobRun JobRunner::Execute(absl::Time scheduled_at,
   run.batch_count = outcome.batch_count;
   run.found_count = outcome.found_count;
   run.succeeded_count = outcome.succeeded_count;
+  run.failed_count = outcome.failed_count;
   runs_.Increment();
   rows_.Increment(static_cast<double>(outcome.succeeded_count));
   seconds_.Observe(absl::ToDoubleSeconds(took));

@@ -21,6 +21,7 @@ struct JobOutcome {
   int batch_count = 0;
   int64_t found_count = 0;
   int64_t succeeded_count = 0;
+  int64_t failed_count = 0;
 };
 
 // Runs one job: at start at once and then every period, unless it is paused,

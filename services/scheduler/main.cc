@@ -49,6 +49,7 @@ absl::Status Run(const Config& config) {
         outcome->batch_count = stats.batches;
         outcome->found_count = stats.found;
         outcome->succeeded_count = stats.expired;
+        outcome->failed_count = stats.failed;
         return status;
       },
       jobs, SystemClock::Instance(), host.registry());

@@ -1,6 +1,8 @@
 #include "services/webhook-ingest/ingest_event.h"
 
+#include <optional>
 #include <string_view>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
@@ -33,6 +35,18 @@ absl::string_view RefusalOutcome(const absl::Status& status) {
   }
 }
 
+// Adds the route to what an error tells callers.
+absl::Status WithRoute(const absl::Status& status, absl::string_view route) {
+  std::optional<ErrorInfo> info = GetErrorInfo(status);
+  // Over HTTP the name is any text of a path.
+  if (!info.has_value() || !ValidateText("route", route, 64).ok()) {
+    return status;
+  }
+  info->metadata["route"] = std::string(route);
+  return MakeError(status.code(), info->reason, status.message(),
+                   std::move(info->metadata));
+}
+
 }  // namespace
 
 IngestEvent::IngestEvent(const Routes& routes, InboxStore& inbox,
@@ -57,9 +71,10 @@ absl::StatusOr<RecordedEvent> IngestEvent::Run(
     absl::string_view route, const providers::Delivery& delivery) {
   const ConfiguredRoute* configured = routes_.Find(route);
   if (configured == nullptr) {
-    return MakeError(absl::StatusCode::kNotFound,
-                     common::v1::ERROR_REASON_ROUTE_NOT_FOUND,
-                     "no webhook route of that name is configured");
+    return WithRoute(MakeError(absl::StatusCode::kNotFound,
+                               common::v1::ERROR_REASON_ROUTE_NOT_FOUND,
+                               "no webhook route of that name is configured"),
+                     route);
   }
   if (delivery.body.size() > max_body_bytes_) {
     return MakeError(
@@ -74,10 +89,10 @@ absl::StatusOr<RecordedEvent> IngestEvent::Run(
   if (recorded.ok()) {
     Count(route,
           recorded->duplicate ? "duplicate" : EventStateName(recorded->state));
-  } else {
-    Count(route, RefusalOutcome(recorded.status()));
+    return recorded;
   }
-  return recorded;
+  Count(route, RefusalOutcome(recorded.status()));
+  return WithRoute(recorded.status(), route);
 }
 
 absl::StatusOr<RecordedEvent> IngestEvent::Ingest(

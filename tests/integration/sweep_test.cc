@@ -231,6 +231,28 @@ CREATE TRIGGER refuse BEFORE INSERT ON sink_stream
   EXPECT_EQ(*Snapshot(*session_), before);
 }
 
+TEST_F(Sweep, ARowThatCannotBeSweptKeepsNoOtherWaiting) {
+  AddDue(20);
+  Exec(R"sql(
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'refused by the test' USING ERRCODE = 'check_violation';
+END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON subscription FOR EACH ROW
+  WHEN (old.provider_subscription_id IN ('sub_3', 'sub_12', 'sub_20'))
+  EXECUTE FUNCTION refuse())sql");
+
+  SweepStats stats;
+  const absl::Status status = ExpireSweep(*store_, 8).Run(Never, &stats);
+
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_EQ(stats.expired, 17);
+  EXPECT_EQ(stats.failed, 3);
+  EXPECT_EQ(CountExpired(), "17");
+  EXPECT_EQ(Scalar("SELECT string_agg(provider_subscription_id, ',' ORDER BY "
+                   "id) FROM subscription WHERE status = 'ACTIVE'"),
+            "sub_3,sub_12,sub_20");
+}
+
 TEST_F(Sweep, S0_17_WritesNothingButRowsAndTheirOutbox) {
   AddDue(3);
   Exec("INSERT INTO sink (name) VALUES ('orders')");
