@@ -6,7 +6,7 @@ set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
 set(TENURE_SANITIZE "" CACHE STRING "Comma-separated -fsanitize= list, empty for none")
 option(TENURE_FUZZ "Build the libFuzzer targets (clang only)" OFF)
-option(TENURE_LTO "Link-time optimisation (measured: see docs/adr; off by default)" OFF)
+option(TENURE_LTO "Link-time optimisation; off until a measurement shows that it pays" OFF)
 option(TENURE_PCH "Precompiled headers for gRPC, protobuf and GoogleTest" ON)
 
 if(NOT CMAKE_BUILD_TYPE)
@@ -67,7 +67,7 @@ if(TENURE_LTO)
   set(CMAKE_INTERPROCEDURAL_OPTIMIZATION ON)
 endif()
 
-if(CCACHE_FOUND OR TENURE_CCACHE)
+if(TENURE_CCACHE)
   # GCC needs this for ccache to see through a precompiled header.
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
