@@ -19,7 +19,7 @@ using Config = config::v1::EntitlementConfig;
 absl::Status Run(const Config& config) {
   host::ServiceHost host("entitlement", FromProto(config.drain_timeout()));
   RETURN_IF_ERROR(host.StartProbes(config.metrics()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<db::Pool> pool,
+  ASSIGN_OR_RETURN(const std::shared_ptr<db::Pool> pool,
                    host.ConnectDatabase(config.database()));
 
   AccessStore store(*pool, host::EnvironmentName(config.environment()));

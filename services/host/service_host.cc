@@ -75,7 +75,7 @@ absl::Status ServiceHost::StartProbes(const config::v1::MetricsConfig& config) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<db::Pool>> ServiceHost::ConnectDatabase(
+absl::StatusOr<std::shared_ptr<db::Pool>> ServiceHost::ConnectDatabase(
     const config::v1::DatabaseConfig& config) {
   db::PoolOptions options;
   options.size = config.pool_size();
@@ -91,7 +91,7 @@ absl::StatusOr<std::unique_ptr<db::Pool>> ServiceHost::ConnectDatabase(
     ASSIGN_OR_RETURN(options.connection.password,
                      ReadSecretFile(config.password_file()));
   }
-  auto pool = std::make_unique<db::Pool>(std::move(options));
+  auto pool = std::make_shared<db::Pool>(std::move(options));
   for (;;) {
     absl::Status status;
     if (auto lease = pool->Acquire(); lease.ok()) {
@@ -108,11 +108,11 @@ absl::StatusOr<std::unique_ptr<db::Pool>> ServiceHost::ConnectDatabase(
       return absl::CancelledError("stopped while waiting for the database");
     }
   }
-  WatchDatabase(pool.get());
+  WatchDatabase(pool);
   return pool;
 }
 
-void ServiceHost::WatchDatabase(db::Pool* pool) {
+void ServiceHost::WatchDatabase(std::shared_ptr<db::Pool> pool) {
   auto& oldest_due = registry_.Gauge(
       "oldest_due_age_seconds",
       "age of the oldest subscription that is past its end and not swept; "
@@ -121,8 +121,8 @@ void ServiceHost::WatchDatabase(db::Pool* pool) {
   auto& discarded = registry_.Gauge("database_connections_discarded",
                                     "sessions dropped because they were lost");
   database_watch_ = std::make_unique<Periodic>(
-      kDatabaseInterval,
-      [this, pool, &oldest_due, &open, &discarded](absl::Duration) {
+      kDatabaseInterval, [this, pool = std::move(pool), &oldest_due, &open,
+                          &discarded](absl::Duration) {
         const auto result = pool->Execute(kSelectOldestDueAge);
         if (result.ok()) {
           oldest_due.Set(

@@ -39,8 +39,10 @@ class ServiceHost {
   // Opens the pool and checks server and schema (db/server_check.h). While the
   // database is away it goes on trying, not ready, until it is there or a
   // signal asks to stop (CANCELLED). A server or schema that Tenure cannot
-  // work on is FAILED_PRECONDITION: the process must not start.
-  absl::StatusOr<std::unique_ptr<db::Pool>> ConnectDatabase(
+  // work on is FAILED_PRECONDITION: the process must not start. The host
+  // watches the database through the pool until its own end and shares it for
+  // that long.
+  absl::StatusOr<std::shared_ptr<db::Pool>> ConnectDatabase(
       const config::v1::DatabaseConfig& config);
 
   // Metrics of gRPC calls, one series per method and code, made at once.
@@ -58,7 +60,7 @@ class ServiceHost {
   absl::Duration DrainTimeLeft() const;
 
  private:
-  void WatchDatabase(db::Pool* pool);
+  void WatchDatabase(std::shared_ptr<db::Pool> pool);
 
   const std::string name_;
   const absl::Duration drain_timeout_;

@@ -34,7 +34,7 @@ std::string InstanceName() {
 absl::Status Run(const Config& config) {
   host::ServiceHost host("scheduler", FromProto(config.drain_timeout()));
   RETURN_IF_ERROR(host.StartProbes(config.metrics()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<db::Pool> pool,
+  ASSIGN_OR_RETURN(const std::shared_ptr<db::Pool> pool,
                    host.ConnectDatabase(config.database()));
 
   JobStore jobs(*pool);
@@ -66,6 +66,7 @@ absl::Status Run(const Config& config) {
   server->SetServing(true);
   host.SetStarted();
   host.AwaitShutdown();
+  server->SetServing(false);
   maintenance.Stop();
   server->Shutdown(host.DrainTimeLeft());
   return absl::OkStatus();

@@ -52,7 +52,7 @@ absl::Status Run(const Config& config) {
   ASSIGN_OR_RETURN(Routes routes, Routes::Make(config));
   host::ServiceHost host("webhook-ingest", FromProto(config.drain_timeout()));
   RETURN_IF_ERROR(host.StartProbes(config.metrics()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<db::Pool> pool,
+  ASSIGN_OR_RETURN(const std::shared_ptr<db::Pool> pool,
                    host.ConnectDatabase(config.database()));
   RETURN_IF_ERROR(routes.Register(*pool));
 
@@ -91,6 +91,7 @@ absl::Status Run(const Config& config) {
   grpc_server->SetServing(true);
   host.SetStarted();
   host.AwaitShutdown();
+  grpc_server->SetServing(false);
   retries.Stop();
   http_server->Drain(host.DrainTimeLeft());
   grpc_server->Shutdown(host.DrainTimeLeft());
