@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -33,17 +34,40 @@ std::string Quoted(absl::string_view value) {
       "'", absl::StrReplaceAll(value, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
 }
 
+std::string PercentEncoded(absl::string_view value) {
+  std::string encoded;
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (absl::ascii_isalnum(byte)) {
+      encoded.push_back(c);
+    } else {
+      absl::StrAppend(&encoded, "%", absl::Hex(byte, absl::kZeroPad2));
+    }
+  }
+  return encoded;
+}
+
 std::string CompleteConninfo(const ConnectionOptions& options) {
   std::string text = options.conninfo;
-  const auto add_default = [&text](absl::string_view key,
-                                   const std::string& value) {
-    if (absl::StrContains(text, absl::StrCat(key, "="))) return;
-    absl::StrAppend(&text, " ", key, "=", value);
+  // Key and value pairs behind a URI would become part of the database's name,
+  // and the server's answer would tell it, the password included.
+  const bool uri = absl::StartsWith(text, "postgresql://") ||
+                   absl::StartsWith(text, "postgres://");
+  const auto add = [&text, uri](absl::string_view key,
+                                absl::string_view value) {
+    if (uri) {
+      const char* const separator = absl::StrContains(text, "?") ? "&" : "?";
+      absl::StrAppend(&text, separator, key, "=", PercentEncoded(value));
+    } else {
+      absl::StrAppend(&text, " ", key, "=", Quoted(value));
+    }
   };
-  if (!options.password.empty()) {
-    absl::StrAppend(&text, " password=", Quoted(options.password));
-  }
-  add_default("application_name", Quoted(options.application_name));
+  const auto add_default = [&text, &add](absl::string_view key,
+                                         absl::string_view value) {
+    if (!absl::StrContains(text, absl::StrCat(key, "="))) add(key, value);
+  };
+  if (!options.password.empty()) add("password", options.password);
+  add_default("application_name", options.application_name);
   add_default("connect_timeout",
               absl::StrCat(std::max<int64_t>(
                   2, absl::ToInt64Seconds(options.connect_timeout))));

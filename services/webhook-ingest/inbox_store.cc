@@ -10,6 +10,7 @@
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/db/sql_error.h"
 #include "services/webhook-ingest/statements.h"
 
 namespace tenure::webhook_ingest {
@@ -64,6 +65,16 @@ bool IsApplyFailure(const absl::Status& status) {
     default:
       return false;
   }
+}
+
+// True when the rows that an event needs were held by others for too long, or a
+// statement took too long: the event waits, and those behind it need not.
+bool IsBusy(const absl::Status& status) {
+  const std::optional<std::string> sqlstate = db::SqlStateOf(status);
+  if (!sqlstate.has_value()) return false;
+  const db::SqlErrorClass error_class = db::ClassifySqlState(*sqlstate);
+  return error_class == db::SqlErrorClass::kBusy ||
+         error_class == db::SqlErrorClass::kRetryTransaction;
 }
 
 store::FactBatch ToBatch(const store::Route& route,
@@ -233,14 +244,16 @@ absl::StatusOr<bool> InboxStore::RetryNext(const Parser& parse) {
         return RetryInTransaction(tx, parse, &taken);
       });
   if (status.ok()) return taken.event_id != 0;
-  if (taken.event_id == 0 || !IsApplyFailure(status)) return status;
+  const bool busy = IsBusy(status);
+  if (taken.event_id == 0 || !(busy || IsApplyFailure(status))) return status;
   log::Warning("waiting event could not be applied",
                {{"provider_event", taken.event_id},
                 {"attempt", taken.attempt_count},
                 {"detail", std::string(status.message())}});
   RecordedEvent failed;
   failed.event_id = taken.event_id;
-  failed.state = taken.too_old ? EventState::kDead : EventState::kFailed;
+  failed.state =
+      taken.too_old && !busy ? EventState::kDead : EventState::kFailed;
   failed.reason = "apply_failed";
   RETURN_IF_ERROR(pool_.RunTransaction([&](db::Transaction& tx) {
     return Settle(tx, failed, taken.attempt_count, status.message());
