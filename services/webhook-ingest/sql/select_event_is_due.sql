@@ -1,5 +1,5 @@
--- Looked at every second: one probe of the partial index and no transaction while nothing waits. ORDER BY keeps the plan
--- on that index: with many waiting events EXISTS is planned as a scan of the whole table.
+-- Looked at every second: one probe of the partial index and no transaction while nothing waits. ORDER BY keeps the
+-- plan on that index: with many waiting events EXISTS is planned as a scan of the whole table.
 SELECT coalesce((SELECT next_attempt_at <= tenure_now()
                    FROM provider_event
                   WHERE status IN ('received', 'parked', 'failed')

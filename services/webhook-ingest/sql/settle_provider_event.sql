@@ -1,6 +1,6 @@
 -- $4: microseconds until something looks at the event again, NULL for a settled one.
--- What was settled meanwhile stays settled: a failure is written in a second transaction, and in between a redelivery may
--- have applied the event.
+-- What was settled meanwhile stays settled: a failure is written in a second transaction, and in between a redelivery
+-- may have applied the event.
 UPDATE provider_event
    SET status = $2, reason = $3, attempt_count = attempt_count + 1,
        next_attempt_at = tenure_now() + $4::bigint * interval '1 microsecond',
