@@ -21,7 +21,7 @@ class Row;
 // its reads.
 class Result {
  public:
-  // Implemented over libpqxx in result.cc / executor.cc.
+  // Implemented over libpqxx in result.cc.
   struct Rep;
   explicit Result(std::shared_ptr<Rep> rep) : rep_(std::move(rep)) {}
 
