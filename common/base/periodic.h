@@ -19,7 +19,7 @@ void SleepFor(absl::Duration duration);
 // Thread-safe.
 class Periodic {
  public:
-  // `scheduled` tells the body by how much its start was late: the span
+  // `late` tells the body by how much its start was late: the span
   // between the tick it was meant for and the call.
   using Body = std::function<void(absl::Duration late)>;
 

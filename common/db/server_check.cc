@@ -63,12 +63,14 @@ absl::Status CheckServer(Connection& connection) {
   RETURN_IF_ERROR(result.status());
   const absl::Status probe = connection.Execute(kProbeSkipLocked).status();
   const std::optional<std::string> sqlstate = SqlStateOf(probe);
-  // Only a refused statement says something about the server; a lost session
-  // is reported as that.
-  if (!probe.ok() && !(sqlstate.has_value() &&
-                       ClassifySqlState(*sqlstate) == SqlErrorClass::kDefect)) {
-    return probe;
+  if (sqlstate == "42501") {
+    return absl::FailedPreconditionError(
+        "the database role has no rights on Tenure's tables; grant them, or "
+        "use the role that owns them");
   }
+  // Only a syntax error says something about the server; a lost session is
+  // reported as that.
+  if (!probe.ok() && sqlstate != "42601") return probe;
   facts.skip_locked = probe.ok();
   return CheckServerFacts(facts, kAllowClockOffset);
 }

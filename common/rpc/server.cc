@@ -14,8 +14,8 @@
 namespace tenure::rpc {
 namespace {
 
-// A webhook body of 1 MiB with its headers fits.
-constexpr int kMaxReceiveBytes = 1024 * 1024 + 64 * 1024;
+// What a request carries beside its body.
+constexpr int kEnvelopeBytes = 64 * 1024;
 constexpr int kMaxMetadataBytes = 16 * 1024;
 constexpr int kMaxConcurrentStreams = 100;
 
@@ -48,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   builder.AddChannelArgument(
       GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, 10'000);
   builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
-  builder.SetMaxReceiveMessageSize(kMaxReceiveBytes);
+  builder.SetMaxReceiveMessageSize(options.max_body_bytes + kEnvelopeBytes);
   // CallGuard refuses above max_threads; the quota only stops a runaway, with
   // room for threads that poll.
   grpc::ResourceQuota quota("tenure");

@@ -17,6 +17,8 @@ struct ServerOptions {
   std::string listen;
   // Calls served at once.
   int max_threads = 32;
+  // Largest body inside a request; the message around it may be 64 KiB larger.
+  int max_body_bytes = 1024 * 1024;
 };
 
 // A service with the name its health is reported under.

@@ -100,7 +100,8 @@ absl::StatusOr<CatalogChanges> ApplyCatalog(
         changes.changed_products += static_cast<int>(written.affected_rows());
       }
     }
-    return absl::OkStatus();
+    if (changes.changed_products == 0) return absl::OkStatus();
+    return tx.Execute(kWakeEventsOfUnknownPlans).status();
   }));
   return changes;
 }

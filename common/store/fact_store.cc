@@ -17,6 +17,7 @@ namespace {
 struct LockedRow {
   int64_t id = 0;
   domain::SubscriptionState state;
+  std::string plan;
   int64_t plan_revision = 0;
   absl::Time now;
 };
@@ -32,7 +33,13 @@ absl::StatusOr<std::optional<LockedRow>> LockByProviderKey(
   LockedRow locked;
   locked.id = rows[0].Int64("id");
   ASSIGN_OR_RETURN(locked.state, SubscriptionStateFromRow(rows[0]));
+  locked.plan = rows[0].Text("plan");
   locked.plan_revision = rows[0].Int64("plan_revision");
+  if (domain::IsLive(locked.state.subscription.status) &&
+      rows[0].Bool("end_announced")) {
+    // An operator brought the row back by hand: that is another life.
+    ++locked.state.lifecycle.episode;
+  }
   locked.now = rows[0].Time("now");
   RETURN_IF_ERROR(rows.status());
   return locked;
@@ -200,6 +207,15 @@ absl::StatusOr<Destination> Resolve(db::Transaction& tx,
                    LockByProviderKey(tx, batch));
   if (row.has_value()) {
     destination.subscription_id = row->id;
+    if (batch.product_id.empty()) return destination;
+    ASSIGN_OR_RETURN(
+        const db::Result bought,
+        tx.Execute(kSelectPlanOfProduct,
+                   db::MakeParams(batch.route.name, batch.product_id)));
+    if (bought.empty() || bought[0].Text("name") != row->plan) {
+      destination.remark = "plan_differs";
+    }
+    RETURN_IF_ERROR(bought.status());
     return destination;
   }
   ASSIGN_OR_RETURN(destination.subject,

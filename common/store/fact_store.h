@@ -49,6 +49,10 @@ struct Destination {
   // Set when the facts cannot be applied yet; snake case, stored as the
   // event's reason: "no_subject", "unknown_plan", "subject_conflict".
   std::string parked;
+  // What the facts contradict without being wrong, stored as the applied
+  // event's reason: "plan_differs", when the money was for another plan than
+  // the subscription has. The plan stays: changing it is a fact of its own.
+  std::string remark;
 };
 
 struct AppliedFacts {

@@ -17,6 +17,7 @@ absl::StatusOr<StoredSubscription> FromRow(const db::Row& row) {
   stored.subject = row.Text("subject");
   stored.plan = row.Text("plan");
   stored.route = row.Text("route");
+  stored.environment = row.Text("environment");
   stored.provider_subscription_id =
       row.OptionalText("provider_subscription_id").value_or("");
   stored.access_until = row.OptionalTime("access_until");

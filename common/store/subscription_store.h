@@ -18,6 +18,8 @@ struct StoredSubscription {
   std::string subject;
   std::string plan;
   std::string route;
+  // "live" or "test".
+  std::string environment;
   std::string provider_subscription_id;
   std::optional<absl::Time> access_until;
   domain::SubscriptionState state;

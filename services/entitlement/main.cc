@@ -14,6 +14,9 @@
 namespace tenure::entitlement {
 namespace {
 
+// A request of this service is a few short texts.
+constexpr int kMaxRequestBytes = 64 * 1024;
+
 using Config = config::v1::EntitlementConfig;
 
 absl::Status Run(const Config& config) {
@@ -29,7 +32,8 @@ absl::Status Run(const Config& config) {
   EntitlementService service(check_access, guard);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::Server> server,
-      rpc::Server::Start({config.grpc().listen(), config.grpc().max_threads()},
+      rpc::Server::Start({config.grpc().listen(), config.grpc().max_threads(),
+                          kMaxRequestBytes},
                          {{v1::Entitlement::service_full_name(), &service}}));
   server->SetServing(true);
   host.SetStarted();

@@ -25,8 +25,8 @@ namespace tenure::host {
 // thread.
 class ServiceHost {
  public:
-  // `name` is "webhook-ingest"; `drain_timeout` bounds the time from the first
-  // SIGTERM to the end of the process.
+  // `name` is "webhook-ingest"; `drain_timeout` is the time for what is under
+  // way at the first SIGTERM; a process that hangs is cut 3 s later.
   ServiceHost(absl::string_view name, absl::Duration drain_timeout);
   ~ServiceHost();
 

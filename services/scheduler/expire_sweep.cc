@@ -9,11 +9,11 @@
 namespace tenure::scheduler {
 namespace {
 
-// True for an error about the rows themselves: another try of the same rows
-// fails again. Everything else is about the database or the moment.
+// True for an error about the values of the rows themselves: another try of the
+// same rows fails again. Everything else is about the database, the schema or
+// the moment, and would be the same for every row.
 bool IsAboutTheRows(const absl::Status& status) {
-  return status.code() == absl::StatusCode::kFailedPrecondition ||
-         status.code() == absl::StatusCode::kInternal;
+  return status.code() == absl::StatusCode::kFailedPrecondition;
 }
 
 void Count(const ExpiredBatch& batch, ExpiryCursor* cursor, SweepStats* stats) {

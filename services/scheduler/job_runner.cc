@@ -65,6 +65,7 @@ void JobRunner::Tick(absl::Duration late) {
 }
 
 absl::StatusOr<JobRun> JobRunner::RunNow(const std::function<bool()>& stop) {
+  if (stopping_) return absl::CancelledError("the scheduler is ending");
   JobRun run =
       Execute(clock_.Now(), [&] { return stopping_.load() || stop(); });
   RETURN_IF_ERROR(store_.RecordRun(run));

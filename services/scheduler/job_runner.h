@@ -45,7 +45,8 @@ class JobRunner {
 
   // Runs once, now, paused or not, after a run under way; stops early when
   // `stop` answers true. The run is also returned when its work failed
-  // (last_error); an error means it could not be recorded.
+  // (last_error); an error means it could not be recorded, CANCELLED that the
+  // process is ending.
   absl::StatusOr<JobRun> RunNow(const std::function<bool()>& stop);
 
   // Starts no further run and waits for one under way, which is told to stop.

@@ -22,6 +22,9 @@
 namespace tenure::scheduler {
 namespace {
 
+// A request of this service is a few short texts.
+constexpr int kMaxRequestBytes = 64 * 1024;
+
 using Config = config::v1::SchedulerConfig;
 
 // Tells replicas apart in job_run: host name and process id.
@@ -60,7 +63,8 @@ absl::Status Run(const Config& config) {
   SchedulerAdminService admin({&maintenance}, jobs, guard);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::Server> server,
-      rpc::Server::Start({config.grpc().listen(), config.grpc().max_threads()},
+      rpc::Server::Start({config.grpc().listen(), config.grpc().max_threads(),
+                          kMaxRequestBytes},
                          {{v1::SchedulerAdmin::service_full_name(), &admin}}));
   RETURN_IF_ERROR(maintenance.Start());
   server->SetServing(true);

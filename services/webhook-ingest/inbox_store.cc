@@ -127,6 +127,13 @@ absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
     ASSIGN_OR_RETURN(const store::AppliedFacts applied,
                      store::Apply(tx, batch, destination));
     if (applied.changed) recorded->state = EventState::kApplied;
+    if (!destination.remark.empty()) {
+      recorded->reason = destination.remark;
+      log::Warning("event contradicts its subscription",
+                   {{"subscription_id", applied.subscription_id},
+                    {"event_id", event.event_id},
+                    {"remark", destination.remark}});
+    }
   }
   return absl::OkStatus();
 }
@@ -234,16 +241,23 @@ absl::Status InboxStore::Settle(db::Transaction& tx,
       .status();
 }
 
-absl::StatusOr<bool> InboxStore::RetryNext(const Parser& parse) {
-  ASSIGN_OR_RETURN(const db::Result due, pool_.Execute(kSelectEventIsDue));
-  if (!due[0].Bool("due")) return false;
+absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryNext(
+    const std::vector<int64_t>& route_ids, const Parser& parse) {
+  ASSIGN_OR_RETURN(const db::Result due,
+                   pool_.Execute(kSelectEventIsDue, db::MakeParams(route_ids)));
+  if (!due[0].Bool("due")) return std::nullopt;
   WaitingEvent taken;
+  RecordedEvent recorded;
   const absl::Status status =
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
         taken = WaitingEvent{};
-        return RetryInTransaction(tx, parse, &taken);
+        recorded = RecordedEvent{};
+        return RetryInTransaction(tx, route_ids, parse, &taken, &recorded);
       });
-  if (status.ok()) return taken.event_id != 0;
+  if (status.ok()) {
+    if (taken.event_id == 0) return std::nullopt;
+    return recorded;
+  }
   const bool busy = IsBusy(status);
   if (taken.event_id == 0 || !(busy || IsApplyFailure(status))) return status;
   log::Warning("waiting event could not be applied",
@@ -258,32 +272,28 @@ absl::StatusOr<bool> InboxStore::RetryNext(const Parser& parse) {
   RETURN_IF_ERROR(pool_.RunTransaction([&](db::Transaction& tx) {
     return Settle(tx, failed, taken.attempt_count, status.message());
   }));
-  return true;
+  return failed;
 }
 
-absl::Status InboxStore::RetryInTransaction(db::Transaction& tx,
-                                            const Parser& parse,
-                                            WaitingEvent* taken) {
-  ASSIGN_OR_RETURN(const db::Result rows, tx.Execute(kLockWaitingEvent));
+absl::Status InboxStore::RetryInTransaction(
+    db::Transaction& tx, const std::vector<int64_t>& route_ids,
+    const Parser& parse, WaitingEvent* taken, RecordedEvent* recorded) {
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   tx.Execute(kLockWaitingEvent, db::MakeParams(route_ids)));
   if (rows.empty()) return absl::OkStatus();
   taken->event_id = rows[0].Int64("id");
   taken->attempt_count = rows[0].Int64("attempt_count");
   taken->too_old = rows[0].Bool("too_old");
-  RecordedEvent recorded;
-  recorded.event_id = taken->event_id;
-  ASSIGN_OR_RETURN(recorded.state, ParseEventState(rows[0].Text("status")));
+  recorded->event_id = taken->event_id;
+  ASSIGN_OR_RETURN(recorded->state, ParseEventState(rows[0].Text("status")));
   ASSIGN_OR_RETURN(const ParsedEvent parsed,
                    parse(rows[0].Int64("route_id"), rows[0].Bytea("body")));
   RETURN_IF_ERROR(rows.status());
-  if (parsed.route == nullptr) {
-    recorded.reason = "route_not_configured";
-  } else {
-    RETURN_IF_ERROR(ApplyFacts(tx, *parsed.route, parsed.event, &recorded));
+  RETURN_IF_ERROR(ApplyFacts(tx, parsed.route, parsed.event, recorded));
+  if (taken->too_old && Waits(recorded->state)) {
+    recorded->state = EventState::kDead;
   }
-  if (taken->too_old && Waits(recorded.state)) {
-    recorded.state = EventState::kDead;
-  }
-  return Settle(tx, recorded, taken->attempt_count, "");
+  return Settle(tx, *recorded, taken->attempt_count, "");
 }
 
 }  // namespace tenure::webhook_ingest

@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -56,22 +58,23 @@ class InboxStore {
                                        const providers::ProviderEvent& event,
                                        absl::string_view body);
 
-  // A stored body, read again by the adapter of its route; nullptr when the
-  // route is not configured here.
+  // A stored body, read again by the adapter of its route.
   struct ParsedEvent {
-    const store::Route* route = nullptr;
+    store::Route route;
     providers::ProviderEvent event;
   };
   using Parser = std::function<absl::StatusOr<ParsedEvent>(
       int64_t route_id, absl::string_view body)>;
 
-  // Takes the next waiting event that is due and tries to apply it. What still
-  // cannot be applied waits longer, at most kLongestWait; after seven
-  // days it is dead and listed for an operator (C012). False when nothing is
-  // due. Several processes take different events.
-  absl::StatusOr<bool> RetryNext(const Parser& parse);
+  // Takes the next waiting event of `route_ids` that is due, tries to apply it
+  // and tells what became of it; nullopt when nothing is due. What still cannot
+  // be applied waits longer, at most kLongestWait; after seven days it is dead
+  // and listed for an operator (C012). Several processes take different
+  // events.
+  absl::StatusOr<std::optional<RecordedEvent>> RetryNext(
+      const std::vector<int64_t>& route_ids, const Parser& parse);
 
-  static constexpr absl::Duration kLongestWait = absl::Minutes(5);
+  static constexpr absl::Duration kLongestWait = absl::Hours(1);
 
  private:
   // `failure` is empty, or why applying failed: then only the row is stored.
@@ -86,8 +89,10 @@ class InboxStore {
     int64_t attempt_count = 0;
     bool too_old = false;
   };
-  absl::Status RetryInTransaction(db::Transaction& tx, const Parser& parse,
-                                  WaitingEvent* taken);
+  absl::Status RetryInTransaction(db::Transaction& tx,
+                                  const std::vector<int64_t>& route_ids,
+                                  const Parser& parse, WaitingEvent* taken,
+                                  RecordedEvent* recorded);
   absl::Status Settle(db::Transaction& tx, const RecordedEvent& recorded,
                       int64_t attempt_count, absl::string_view error);
 

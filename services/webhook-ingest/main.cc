@@ -1,6 +1,7 @@
 // tenure-webhook-ingest: takes provider events and turns them into
 // subscription state.
 
+#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,10 +28,8 @@ namespace {
 
 using Config = config::v1::WebhookIngestConfig;
 
-// How often waiting events are looked for, and how many are tried in a row
-// before the loop asks again whether it should end.
+// How often waiting events are looked for.
 constexpr absl::Duration kRetryInterval = absl::Seconds(1);
-constexpr int kRetryLimit = 100;
 
 http::ServerOptions HttpOptions(const config::v1::HttpConfig& config,
                                 const WebhookHttp& edge) {
@@ -68,7 +67,8 @@ absl::Status Run(const Config& config) {
   ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::Server> grpc_server,
       rpc::Server::Start(
-          {config.grpc().listen(), config.grpc().max_threads()},
+          {config.grpc().listen(), config.grpc().max_threads(),
+           static_cast<int>(config.http().max_body_bytes())},
           {{webhook::v1::WebhookIngest::service_full_name(), &ingest_service},
            {subscription::v1::Subscriptions::service_full_name(),
             &subscriptions_service}}));
@@ -80,9 +80,11 @@ absl::Status Run(const Config& config) {
                                                http::Responder responder) {
                                          responder.Send(edge.Handle(request));
                                        }));
-  RetryEvents retry_events(routes, inbox);
-  Periodic retries(kRetryInterval, [&retry_events](absl::Duration) {
-    const absl::StatusOr<int> tried = retry_events.Run(kRetryLimit);
+  RetryEvents retry_events(routes, inbox, host.registry());
+  std::atomic<bool> stopping{false};
+  Periodic retries(kRetryInterval, [&](absl::Duration) {
+    const absl::StatusOr<int> tried =
+        retry_events.Run([&stopping] { return stopping.load(); });
     if (!tried.ok()) {
       log::Warning("waiting events not retried",
                    {{"detail", std::string(tried.status().message())}});
@@ -92,6 +94,7 @@ absl::Status Run(const Config& config) {
   host.SetStarted();
   host.AwaitShutdown();
   grpc_server->SetServing(false);
+  stopping = true;
   retries.Stop();
   http_server->Drain(host.DrainTimeLeft());
   grpc_server->Shutdown(host.DrainTimeLeft());

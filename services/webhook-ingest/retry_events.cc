@@ -1,25 +1,58 @@
 #include "services/webhook-ingest/retry_events.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/base/error.h"
+#include "common/base/log.h"
 #include "common/base/status_macros.h"
 
 namespace tenure::webhook_ingest {
 
-absl::StatusOr<int> RetryEvents::Run(int limit) {
+RetryEvents::RetryEvents(const Routes& routes, InboxStore& inbox,
+                         obs::Registry& registry)
+    : routes_(routes), inbox_(inbox) {
+  for (const EventState state :
+       {EventState::kApplied, EventState::kNoop, EventState::kIgnored,
+        EventState::kParked, EventState::kFailed, EventState::kDead}) {
+    counters_[state] = &registry.Counter(
+        "event_retries_total", "waiting events tried, by what became of them",
+        {{"outcome", std::string(EventStateName(state))}});
+  }
+}
+
+absl::StatusOr<int> RetryEvents::Run(const std::function<bool()>& stop) {
+  std::vector<int64_t> route_ids;
+  for (const auto& [name, configured] : routes_.all()) {
+    route_ids.push_back(configured.route.id);
+  }
   const auto parse = [this](int64_t route_id, absl::string_view body)
       -> absl::StatusOr<InboxStore::ParsedEvent> {
-    InboxStore::ParsedEvent parsed;
     for (const auto& [name, configured] : routes_.all()) {
       if (configured.route.id != route_id) continue;
-      parsed.route = &configured.route;
+      InboxStore::ParsedEvent parsed;
+      parsed.route = configured.route;
       ASSIGN_OR_RETURN(parsed.event, configured.adapter->Parse(body));
+      return parsed;
     }
-    return parsed;
+    return InternalError(absl::StrCat("route ", route_id, " is not known"));
   };
   int tried = 0;
-  while (tried < limit) {
-    ASSIGN_OR_RETURN(const bool found, inbox_.RetryNext(parse));
-    if (!found) break;
+  while (!stop()) {
+    const log::ScopedRequestId scope(log::NewRequestId());
+    ASSIGN_OR_RETURN(const std::optional<RecordedEvent> recorded,
+                     inbox_.RetryNext(route_ids, parse));
+    if (!recorded.has_value()) break;
     ++tried;
+    if (const auto counter = counters_.find(recorded->state);
+        counter != counters_.end()) {
+      counter->second->Increment();
+    }
+    log::Info("waiting event", {{"provider_event", recorded->event_id},
+                                {"state", EventStateName(recorded->state)},
+                                {"reason", recorded->reason}});
   }
   return tried;
 }

@@ -1,7 +1,11 @@
 #ifndef TENURE_SERVICES_WEBHOOK_INGEST_RETRY_EVENTS_H_
 #define TENURE_SERVICES_WEBHOOK_INGEST_RETRY_EVENTS_H_
 
+#include <functional>
+#include <map>
+
 #include "absl/status/statusor.h"
+#include "common/obs/metrics.h"
 #include "services/webhook-ingest/inbox_store.h"
 #include "services/webhook-ingest/routes.h"
 
@@ -12,15 +16,16 @@ namespace tenure::webhook_ingest {
 // acts on it (R4).
 class RetryEvents {
  public:
-  RetryEvents(const Routes& routes, InboxStore& inbox)
-      : routes_(routes), inbox_(inbox) {}
+  RetryEvents(const Routes& routes, InboxStore& inbox, obs::Registry& registry);
 
-  // Tries what is due, at most `limit` events. The number tried.
-  absl::StatusOr<int> Run(int limit);
+  // Tries what is due of the configured routes until nothing is or `stop`
+  // answers true. The number tried. Each try is logged and counted.
+  absl::StatusOr<int> Run(const std::function<bool()>& stop);
 
  private:
   const Routes& routes_;
   InboxStore& inbox_;
+  std::map<EventState, prometheus::Counter*> counters_;
 };
 
 }  // namespace tenure::webhook_ingest

@@ -33,6 +33,7 @@ void ToApi(const store::StoredSubscription& stored, pb::Subscription* out) {
   out->set_plan(stored.plan);
   out->set_state(ToApi(s.status));
   out->set_route(stored.route);
+  out->set_environment(stored.environment);
   out->set_provider_subscription_id(stored.provider_subscription_id);
   if (s.starts_at) *out->mutable_starts_at() = ToProto(*s.starts_at);
   if (s.expires_at) *out->mutable_expires_at() = ToProto(*s.expires_at);

@@ -392,6 +392,26 @@ TEST_F(ClusterTest, C137_NoSecretSignatureOrBodyReachesTheLogOrTheMetrics) {
   EXPECT_THAT(cluster_->ingest().Output(), HasSubstr("evt_canary"));
 }
 
+TEST_F(ClusterTest, C137_APasswordBesideAUriReachesNoOutput) {
+  const std::string password_file = cluster_->directory() + "/password";
+  ASSERT_OK(WriteFile(password_file, "canary' &pass=word%\n"));
+  const std::string server =
+      absl::StrCat("postgresql://", Sql("SELECT current_user"),
+                   "@127.0.0.1:", Sql("SHOW port"), "/");
+  const Finished right = Tenurectl({"migrate", "status",
+                                    "--conninfo=" + server + database_->name(),
+                                    "--password-file=" + password_file});
+  EXPECT_TRUE(right.status.ok()) << right.output;
+  EXPECT_THAT(right.output, HasSubstr("applied"));
+
+  const Finished wrong =
+      Tenurectl({"migrate", "status", "--conninfo=" + server + "no_such_base",
+                 "--password-file=" + password_file});
+  EXPECT_EQ(wrong.status.code, 1);
+  EXPECT_THAT(wrong.output,
+              AllOf(HasSubstr("no_such_base"), Not(HasSubstr("canary"))));
+}
+
 TEST_F(ClusterTest, R15_AnEntitlementOfTheOtherEnvironmentSeesNothing) {
   ApplyCatalog();
   ASSERT_OK(cluster_->StartIngest());

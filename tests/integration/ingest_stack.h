@@ -124,7 +124,9 @@ class IngestStack {
 
   // One round of what the process does every second: waiting events that are
   // due are tried again. The number tried.
-  absl::StatusOr<int> RetryWaiting() { return retry_.Run(/*limit=*/100); }
+  absl::StatusOr<int> RetryWaiting() {
+    return retry_.Run([] { return false; });
+  }
 
   webhook_ingest::WebhookHttp& edge() { return edge_; }
   db::Pool& pool() { return pool_; }
@@ -138,7 +140,7 @@ class IngestStack {
         ingest_(routes_, inbox_, SystemClock::Instance(), kMaxBodyBytes,
                 registry_),
         edge_(routes_, ingest_),
-        retry_(routes_, inbox_) {}
+        retry_(routes_, inbox_, registry_) {}
 
   webhook_ingest::Routes routes_;
   db::Pool pool_;

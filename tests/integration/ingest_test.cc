@@ -158,6 +158,37 @@ CREATE TRIGGER refuse BEFORE UPDATE ON provider_event
   std::unique_ptr<IngestStack> stack_;
 };
 
+TEST_F(Ingest, MoneyForAnotherPlanIsAppliedAndRemarkedUpon) {
+  Exec(
+      "WITH p AS (INSERT INTO plan (name, revision) VALUES ('max', 1)) "
+      "INSERT INTO provider_product VALUES ('stripe', 'price_max', 'max')");
+  ASSERT_EQ(ReadAnswer(stack_->Deliver(Invoice(0).Body())), kApplied);
+  std::string body = Invoice(1).Body();
+  const size_t at = body.find("price_pro");
+  ASSERT_NE(at, std::string::npos);
+  body.replace(at, 9, "price_max");
+
+  EXPECT_EQ(ReadAnswer(stack_->Deliver(body)), kApplied);
+
+  EXPECT_EQ(EventRow("evt_1"), "applied/plan_differs");
+}
+
+TEST_F(Ingest, R4_WaitingEventsOfARouteThatIsNotConfiguredAreLeftToItsOwners) {
+  Exec(
+      "INSERT INTO route (name, kind, environment) VALUES ('elsewhere', "
+      "'stripe', 'live'); INSERT INTO provider_event (route_id, account, "
+      "livemode, external_event_id, event_type, body, body_sha256, "
+      "occurred_at, received_at, status, next_attempt_at) SELECT id, '', "
+      "true, 'evt_x', 'invoice.paid', '{}', sha256('{}'), tenure_now(), "
+      "tenure_now() - interval '30 days', 'parked', tenure_now() FROM route "
+      "WHERE name = 'elsewhere'");
+  const std::string before = *Snapshot(*session_);
+
+  EXPECT_THAT(stack_->RetryWaiting(), IsOkAndHolds(0));
+
+  EXPECT_EQ(*Snapshot(*session_), before);
+}
+
 TEST_F(Ingest, AFirstDeliveryStoresEventFactStatePaymentHistoryAndOutbox) {
   Exec("INSERT INTO sink (name) VALUES ('orders'), ('mail')");
   Exec("INSERT INTO sink (name, enabled) VALUES ('retired', false)");
@@ -194,7 +225,8 @@ TEST_F(Ingest, AFirstDeliveryStoresEventFactStatePaymentHistoryAndOutbox) {
   EXPECT_EQ(Scalar("SELECT string_agg(k.name || ' ' || sent_seq || '-' || "
                    "head_seq, ', ' ORDER BY k.name) FROM sink_stream JOIN sink "
                    "k ON k.id = sink_id"),
-            "mail 0-1, orders 0-1");
+            "mail 0-1, orders 0-1, retired 0-1")
+      << "a disabled sink's rows wait for it (C127)";
 }
 
 TEST_F(Ingest, AllOfADeliveryIsOneTransaction) {

@@ -200,7 +200,8 @@ TEST_F(Sweep,
             "subscription.expired true true job:subscription_maintenance true");
   EXPECT_EQ(Scalar("SELECT string_agg(sent_seq || '-' || head_seq, ', ') FROM "
                    "sink_stream"),
-            "0-1, 0-1");
+            "0-1, 0-1, 0-1, 0-1")
+      << "a disabled sink's rows wait for it (C127)";
   EXPECT_EQ(Scalar("SELECT string_agg(period_no || ' ' || q.status || ' ' || "
                    "(settled_at IS NOT NULL), ', ' ORDER BY period_no) FROM "
                    "quota_schedule q JOIN subscription s ON s.id = "
@@ -229,6 +230,20 @@ CREATE TRIGGER refuse BEFORE INSERT ON sink_stream
 
   EXPECT_EQ(stats.expired, 0);
   EXPECT_EQ(*Snapshot(*session_), before);
+}
+
+TEST_F(Sweep, R6_ARowBroughtBackByHandEndsAgainInAnEpisodeOfItsOwn) {
+  AddDue(1);
+  ASSERT_EQ(Pass().expired, 1);
+  Exec(
+      "UPDATE subscription SET status = 'ACTIVE', expired_at = NULL, "
+      "expires_at = tenure_now() - interval '1 second'");
+
+  EXPECT_EQ(Pass().expired, 1);
+
+  EXPECT_EQ(Scalar("SELECT string_agg(event_type || ' ' || episode, ', ' ORDER "
+                   "BY seq) FROM subscription_event"),
+            "subscription.expired 0, subscription.expired 1");
 }
 
 TEST_F(Sweep, ARowThatCannotBeSweptKeepsNoOtherWaiting) {

@@ -15,7 +15,11 @@ WITH c AS MATERIALIZED (
      FOR NO KEY UPDATE SKIP LOCKED),
 u AS (
   UPDATE subscription s
-     SET status = 'EXPIRED', expired_at = tenure_now(), event_seq = s.event_seq + 1, version = s.version + 1
+     SET status = 'EXPIRED', expired_at = tenure_now(), event_seq = s.event_seq + 1, version = s.version + 1,
+         -- An operator who brought an ended row back by hand has not counted a new life; the end is announced all the same.
+         episode = s.episode + CASE WHEN EXISTS (SELECT 1 FROM subscription_event h
+                                                  WHERE h.subscription_id = s.id AND h.episode = s.episode
+                                                    AND h.event_type = 'subscription.expired') THEN 1 ELSE 0 END
    WHERE s.id = ANY (ARRAY(SELECT id FROM c))
      AND s.status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
      AND s.access_until <= tenure_now()
@@ -33,7 +37,6 @@ k AS (
   INSERT INTO sink_stream (sink_id, subscription_id, sent_seq, head_seq, next_attempt_at)
   SELECT k.id, u.id, 0, u.event_seq, tenure_now()
     FROM u, sink k
-   WHERE k.enabled
    ORDER BY u.id, k.id
   ON CONFLICT (sink_id, subscription_id) DO UPDATE SET head_seq = excluded.head_seq),
 -- The greatest pair, not the greatest of each column: the cursor must pass exactly what was seen.

@@ -1,8 +1,10 @@
--- The next event that waits and is due, unless another process has it.
+-- The next event of the routes in $1 that waits and is due, unless another process has it. A process leaves the routes
+-- that it does not have to those that do.
 WITH c AS MATERIALIZED (
   SELECT id
     FROM provider_event
    WHERE status IN ('received', 'parked', 'failed') AND next_attempt_at <= tenure_now()
+     AND route_id = ANY ($1::smallint[])
    ORDER BY next_attempt_at, id
    LIMIT 1
      FOR NO KEY UPDATE SKIP LOCKED)
