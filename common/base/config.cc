@@ -25,6 +25,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "common/base/crypto.h"
 #include "common/base/proto_time.h"
 #include "common/base/status_macros.h"
 #include "common/base/utf8.h"
@@ -365,7 +366,7 @@ std::string PercentDecode(absl::string_view text) {
     if (text[i] == '%' && i + 2 < text.size() &&
         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 1])) &&
         absl::ascii_isxdigit(static_cast<unsigned char>(text[i + 2]))) {
-      decoded += absl::HexStringToBytes(text.substr(i + 1, 2));
+      decoded += HexDecode(text.substr(i + 1, 2)).value_or("");
       i += 2;
     } else {
       decoded.push_back(text[i]);

@@ -171,7 +171,12 @@ struct Connection::Rep {
   pqxx::result Run(pqxx::transaction_base& tx, const Statement& statement,
                    const Params& params) {
     Prepare(statement);
+#if PQXX_VERSION_MAJOR > 7 || \
+    (PQXX_VERSION_MAJOR == 7 && PQXX_VERSION_MINOR >= 10)
+    return tx.exec(pqxx::prepped{statement.name}, DriverParams(params));
+#else
     return tx.exec_prepared(statement.name, DriverParams(params));
+#endif
   }
 
   bool HasUnexpectedInput() const {

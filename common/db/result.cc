@@ -1,9 +1,9 @@
 #include "common/db/result.h"
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/crypto.h"
 #include "common/base/error.h"
 #include "common/db/pqxx_result.h"
 
@@ -84,11 +84,10 @@ std::string Row::Text(absl::string_view column) const {
 std::string Row::Bytea(absl::string_view column) const {
   auto raw = Raw(column, false);
   if (!raw.has_value()) return "";
-  if (!absl::ConsumePrefix(&*raw, "\\x") || raw->size() % 2 != 0) {
-    Fail(column, "a bytea in hex");
-    return "";
-  }
-  return absl::HexStringToBytes(*raw);
+  std::optional<std::string> bytes;
+  if (absl::ConsumePrefix(&*raw, "\\x")) bytes = HexDecode(*raw);
+  if (!bytes.has_value()) Fail(column, "a bytea in hex");
+  return bytes.value_or("");
 }
 
 absl::Time Row::Time(absl::string_view column) const {
