@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -79,6 +80,23 @@ class ClusterTest : public ::testing::Test {
     while (clock.Monotonic() < deadline) {
       const auto reply = HttpGet(address, path);
       if (reply.ok() && reply->status == status) return true;
+    }
+    return false;
+  }
+
+  // Polls /metrics for a gauge; `start` is its line up to the value.
+  bool AwaitMetricAboveZero(const std::string& address,
+                            const std::string& start) {
+    const Clock& clock = SystemClock::Instance();
+    const absl::Duration deadline = clock.Monotonic() + kPatience;
+    while (clock.Monotonic() < deadline) {
+      const auto reply = HttpGet(address, "/metrics");
+      if (!reply.ok()) continue;
+      const size_t at = reply->body.find("\n" + start);
+      if (at != std::string::npos &&
+          std::stod(reply->body.substr(at + 1 + start.size())) > 0) {
+        return true;
+      }
     }
     return false;
   }
@@ -218,7 +236,7 @@ TEST_F(ClusterTest, C012_AnEventOfNobodyIsDeadAfterTheParkingLimit) {
   EXPECT_EQ(Sql("SELECT count(*) FROM subject"), "0");
 }
 
-TEST_F(ClusterTest, JobsArePausedResumedAndRunByCommand) {
+TEST_F(ClusterTest, S0_38_JobsArePausedResumedAndRunByCommand) {
   ASSERT_OK(cluster_->StartScheduler());
   const std::string address = cluster_->Address("scheduler_grpc");
   EXPECT_THAT(
@@ -226,7 +244,7 @@ TEST_F(ClusterTest, JobsArePausedResumedAndRunByCommand) {
                  "--address", address})
           .output,
       AllOf(HasSubstr("\"paused\":true"), HasSubstr("\"paused_by\":\"test\"")));
-  // S0-38: one run by command works on a paused job too.
+  // A run by command works on a paused job too.
   EXPECT_THAT(Tenurectl({"job", "run", "subscription_maintenance", "--address",
                          address})
                   .output,
@@ -241,6 +259,50 @@ TEST_F(ClusterTest, JobsArePausedResumedAndRunByCommand) {
       Tenurectl({"job", "run", "no_such_job", "--address", address});
   EXPECT_EQ(unknown.status.code, 1);
   EXPECT_THAT(unknown.output, HasSubstr("there is no job no_such_job"));
+}
+
+TEST_F(ClusterTest, S0_9_TheSweepsPeriodIsASetting) {
+  for (const char* period : {"10s", "60s"}) {
+    ASSERT_OK_AND_ASSIGN(
+        const Finished printed,
+        RunToEnd(TENURE_BUILD_DIR "/services/scheduler/tenure-scheduler",
+                 {"--config=" + cluster_->directory() + "/scheduler.yaml",
+                  "--database_conninfo=host=127.0.0.1",
+                  "--grpc_listen=127.0.0.1:1", "--metrics_listen=127.0.0.1:1",
+                  absl::StrCat("--subscription_maintenance_period=", period),
+                  "--print-config"}));
+    EXPECT_TRUE(printed.status.ok()) << printed.output;
+    EXPECT_THAT(printed.output,
+                HasSubstr(period == absl::string_view("60s") ? "period: 1m"
+                                                             : "period: 10s"));
+  }
+  // The file's 200 ms: the job is registered with it and runs again and again.
+  ASSERT_OK(cluster_->StartScheduler());
+  EXPECT_EQ(Sql("SELECT period FROM job"), "00:00:00.2");
+  const std::string first =
+      Sql("SELECT coalesce(max(started_at), "
+          "'-infinity')::text FROM job_run");
+  EXPECT_OK(session_->AwaitTrue(absl::StrCat(
+      "SELECT count(*) > 0 FROM job_run WHERE started_at > '", first, "'")));
+}
+
+TEST_F(ClusterTest, S0_41_ADeadSchedulerIsSeenByTheOtherServices) {
+  ApplyCatalog();
+  ASSERT_OK(cluster_->StartIngest());
+  ASSERT_OK(cluster_->StartEntitlement());
+  const int64_t start = NowSeconds();
+  ASSERT_OK(cluster_->Post(InvoicePaidBody("o", "user-o", start, start + 2))
+                .status());
+  ASSERT_OK(session_->AwaitTrue(
+      "SELECT access_until <= tenure_now() FROM subscription"));
+
+  for (const auto& [probes, metric] :
+       {std::pair("ingest_probes", "tenure_webhook_ingest_oldest_due_age_"),
+        std::pair("entitlement_probes",
+                  "tenure_entitlement_oldest_due_age_")}) {
+    EXPECT_TRUE(AwaitMetricAboveZero(cluster_->Address(probes),
+                                     absl::StrCat(metric, "seconds ")));
+  }
 }
 
 TEST_F(ClusterTest, C023_AnEmptySecretFileStopsTheStart) {

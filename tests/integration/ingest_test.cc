@@ -229,7 +229,7 @@ TEST_F(Ingest, AFirstDeliveryStoresEventFactStatePaymentHistoryAndOutbox) {
       << "a disabled sink's rows wait for it (C127)";
 }
 
-TEST_F(Ingest, AllOfADeliveryIsOneTransaction) {
+TEST_F(Ingest, D11_AllOfADeliveryIsOneTransaction) {
   ASSERT_EQ(ReadAnswer(stack_->Deliver(Invoice(0).Body())), kApplied);
 
   EXPECT_EQ(Scalar("SELECT count(DISTINCT x)::text FROM ("
@@ -404,7 +404,7 @@ TEST_F(Ingest, C001_TheSameInvoiceUnderAnotherEventIsNoSecondTerm) {
   EXPECT_EQ(History(), "activated");
 }
 
-TEST_F(Ingest, S0_27_TheInboxKeyIsUniqueAndTheIdIsBounded) {
+TEST_F(Ingest, D15_S0_27_S1_28_TheInboxKeyIsUniqueAndTheIdIsBounded) {
   ASSERT_EQ(ReadAnswer(stack_->Deliver(Invoice(0).Body())), kApplied);
   const std::string columns =
       "INSERT INTO provider_event (route_id, account, livemode, "

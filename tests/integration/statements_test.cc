@@ -102,7 +102,7 @@ TEST_F(SchemaTest, TheMigrationTableIsMadeOnlyOnce) {
               IsOkAndHolds(Not("0")));
 }
 
-TEST_F(SchemaTest, EveryInstantHasItsTimeZone) {
+TEST_F(SchemaTest, S0_8_R13_EveryInstantHasItsTimeZone) {
   EXPECT_THAT(List("SELECT format('%s.%s', attrelid::regclass, attname)"
                    "  FROM pg_attribute a JOIN pg_class c ON c.oid = attrelid"
                    " WHERE c.relnamespace = 'public'::regnamespace"

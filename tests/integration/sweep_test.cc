@@ -232,7 +232,7 @@ CREATE TRIGGER refuse BEFORE INSERT ON sink_stream
   EXPECT_EQ(*Snapshot(*session_), before);
 }
 
-TEST_F(Sweep, R6_ARowBroughtBackByHandEndsAgainInAnEpisodeOfItsOwn) {
+TEST_F(Sweep, R6_S0_21_ARowBroughtBackByHandEndsOnceMore) {
   AddDue(1);
   ASSERT_EQ(Pass().expired, 1);
   Exec(
@@ -289,7 +289,23 @@ TEST_F(Sweep, S0_17_WritesNothingButRowsAndTheirOutbox) {
   EXPECT_EQ(Scalar(written), "sink_stream subscription subscription_event");
 }
 
-TEST_F(Sweep, S0_12_ABatchIsBounded) {
+TEST_F(Sweep, S0_1_SubscriptionsAddNoRowsOfTheSchedulersOwn) {
+  JobStore jobs(*pool_);
+  ASSERT_OK(jobs.Register("subscription_maintenance", absl::Seconds(10)));
+  const std::string scheduler_rows =
+      "SELECT (SELECT count(*) FROM job) || ' ' || (SELECT count(*) FROM "
+      "job_run) || ' ' || (SELECT count(*) FROM sink_stream)";
+  const std::string before = Scalar(scheduler_rows);
+
+  ASSERT_OK(AddSubscriptions(*session_, 2000, kColumns,
+                             "'ACTIVE', tenure_now() - interval '1 day', "
+                             "tenure_now() + i * interval '1 minute'"));
+  EXPECT_EQ(Pass().found, 0);
+
+  EXPECT_EQ(Scalar(scheduler_rows), before);
+}
+
+TEST_F(Sweep, D17_S0_12_ABatchIsBounded) {
   AddDue(25);
 
   ASSERT_OK_AND_ASSIGN(const ExpiredBatch batch,
@@ -349,7 +365,7 @@ TEST_F(Sweep, OnePassTakesAllRowsOfOneInstantWhateverTheirIds) {
   EXPECT_EQ(CountExpired(), "400");
 }
 
-TEST_F(Sweep, S0_16_FourWorkersTakeDisjointBatches) {
+TEST_F(Sweep, S0_16_S3_2_S3_3_FourWorkersTakeDisjointBatches) {
   constexpr int kWorkers = 4;
   constexpr int kRows = 2000;
   AddDue(kRows);
@@ -389,7 +405,7 @@ TEST_F(Sweep, S0_16_FourWorkersTakeDisjointBatches) {
             "1 1");
 }
 
-TEST_F(Sweep, S0_16_ARowThatSomebodyHoldsIsLeftAndNotWaitedFor) {
+TEST_F(Sweep, S0_16_S3_17_S4_12_ARowThatSomebodyHoldsIsLeftAndNotWaitedFor) {
   AddDue(5);
   ASSERT_OK_AND_ASSIGN(const auto holder, database_->OpenSession());
   ASSERT_OK(
@@ -752,7 +768,7 @@ class Job : public Sweep {
   TestSignal ran_;
 };
 
-TEST_F(Job, RunsAtItsStartByItself) {
+TEST_F(Job, S4_21_RunsAtItsStartByItself) {
   AddDue(3);
   const auto runner = MakeRunner(absl::Hours(1));
 
