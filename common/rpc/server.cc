@@ -4,6 +4,7 @@
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/resource_quota.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -54,6 +55,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   grpc::ResourceQuota quota("tenure");
   quota.SetMaxThreads(2 * options.max_threads + 16);
   builder.SetResourceQuota(quota);
+  // Handlers block on the database. With the default of two pollers nearly
+  // every call ends one thread and starts another; so many may wait instead.
+  builder.SetSyncServerOption(
+      grpc::ServerBuilder::SyncServerOption::MAX_POLLERS,
+      std::max(2, options.max_threads / 2));
   builder.AddListeningPort(options.listen, grpc::InsecureServerCredentials(),
                            &server->port_);
   for (NamedService& named : services) {
