@@ -29,7 +29,7 @@ mirror_of_host() {
   } 2>/dev/null | head -n 1 || true
 }
 mirror="${BARE_MIRROR:-$(mirror_of_host)}"
-mirror="${mirror:-http://deb.debian.org/debian}"
+[ -n "$mirror" ] || die "this machine's apt names no mirror of $suite. Name one: BARE_MIRROR=URL scripts/bare-debian.sh DIR"
 
 if [ ! -e "$target/etc/debian_version" ]; then
   say "debootstrap $suite (minbase) from $mirror"
