@@ -55,7 +55,8 @@ class Session {
   // The outcome of Send. May be repeated after DEADLINE_EXCEEDED.
   absl::StatusOr<SqlRows> Receive(absl::Duration timeout = kPatience);
   // Asks the server to cancel the statement under way; Receive tells whether it
-  // came in time.
+  // came in time. A request that comes before the server has begun the
+  // statement is lost: see it run first.
   absl::Status Cancel();
 
   // Runs a query of one boolean again and again until it is true. For a state

@@ -160,11 +160,16 @@ TEST(Session, CarriesTheSqlStateAndGoesOnAfterAnError) {
 TEST(Session, LeavesAStatementUnderWayAfterItsDeadlineAndCancelsItOnDemand) {
   ASSERT_OK_AND_ASSIGN(const auto database, TestDatabase::Create());
   ASSERT_OK_AND_ASSIGN(const auto session, database->OpenSession());
+  ASSERT_OK_AND_ASSIGN(const auto observer, database->OpenSession());
 
   EXPECT_THAT(session->Exec("SELECT pg_sleep(600)", {}, absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
   EXPECT_THAT(session->Receive(absl::ZeroDuration()),
               StatusIs(absl::StatusCode::kDeadlineExceeded));
+  ASSERT_OK(
+      observer->AwaitTrue("SELECT EXISTS (SELECT FROM pg_stat_activity"
+                          " WHERE pid = $1 AND wait_event = 'PgSleep')",
+                          {absl::StrCat(session->backend_pid())}));
 
   ASSERT_OK(session->Cancel());
   EXPECT_EQ(SqlState(session->Receive().status()), "57014");
