@@ -25,6 +25,11 @@ struct QuotaTerm {
   // Behind an earlier term: its first period is due at 00:00 of its first day
   // and not with the payment (K5).
   bool stacked = false;
+  // What the ends of its chain are counted from: the subscription's anchor. A
+  // term that starts a whole number of months from it releases on its day, so
+  // that a year that starts on 28 February behind a month that started on 31
+  // January keeps the 31st (S4-5). Unset, or no whole number: its own start.
+  std::optional<absl::Time> anchor_at = std::nullopt;
 };
 
 // One planned release: period `period_no` (from 0) of a term.
@@ -60,12 +65,21 @@ struct ReleaseChanges {
                          const ReleaseChanges&) = default;
 };
 
-// The periods of the terms. Period 0 of a term is due when the term starts (at
-// 00:00 of that day in `zone` when it is stacked); period k at 00:00 in `zone`
-// of the anchor's day in the k-th month after it, clamped to the month
-// (anniversary), or of the 1st of that month. Periods whose day is not before
-// the day of the term's end do not exist, so n months have n periods.
-// `zone` is the plan's release_time_zone.
+// No term has more periods: a hundred years of them.
+inline constexpr int kMaxPeriods = 1200;
+
+// The periods of the terms, in the order of `terms`, then of `rules`, then of
+// the periods. Period 0 of a term is due when the term starts (at 00:00 of that
+// day in `zone` when it is stacked); period k at 00:00 in `zone` of the
+// anchor's day in the k-th month after it, clamped to the month (anniversary),
+// or of the 1st of the k-th month after the term's first. `zone` is the plan's
+// release_time_zone.
+//
+// A term has one period for each month begun, by the anchor's day, but a rest
+// of less than a week is none. So n months have n periods under either policy:
+// what a clamped day (28 February to 31 March is one month) or a billing zone
+// with another date (the end is on the next day here) leaves over releases
+// nothing, nor does an extension by a few days.
 std::vector<Release> PlanReleases(absl::Span<const QuotaTerm> terms,
                                   absl::Span<const QuotaRule> rules,
                                   const absl::TimeZone& zone);
@@ -75,6 +89,10 @@ std::vector<Release> PlanReleases(absl::Span<const QuotaTerm> terms,
 // under the same key); one that was cancelled when it was already due was lost
 // to the end of its subscription and stays so (D13). `valid` is whether the
 // subscription gives access; without it everything pending is cancelled.
+//
+// Rows are the same period when meter, term_key and period_no are; the number
+// of a term can change with its order and is no difference. Of several planned
+// releases of one period the first counts. O(n log n).
 ReleaseChanges ReconcileReleases(absl::Span<const Release> planned,
                                  absl::Span<const StoredRelease> stored,
                                  bool valid);
