@@ -1,7 +1,6 @@
 #include "common/domain/fold.h"
 
 #include <algorithm>
-#include <set>
 #include <tuple>
 #include <utility>
 
@@ -15,14 +14,37 @@ namespace {
 
 namespace pb = ::tenure::subscription::v1;
 
+// ---- instants: whole microseconds, which is what PostgreSQL stores ----
+
+int64_t Micros(absl::Time time) { return absl::ToUnixMicros(time); }
+
+absl::Time At(int64_t micros) { return absl::FromUnixMicros(micros); }
+
 // Instants of stored facts were validated when they were stored.
-std::optional<absl::Time> Instant(bool present,
-                                  const google::protobuf::Timestamp& proto) {
-  if (!present) return std::nullopt;
-  // Whole microseconds, which is what PostgreSQL stores.
-  return absl::FromUnixSeconds(proto.seconds()) +
-         absl::Microseconds(proto.nanos() / 1000);
+int64_t Micros(const google::protobuf::Timestamp& proto) {
+  return proto.seconds() * 1'000'000 + proto.nanos() / 1000;
 }
+
+std::optional<int64_t> Micros(bool present,
+                              const google::protobuf::Timestamp& proto) {
+  if (!present) return std::nullopt;
+  return Micros(proto);
+}
+
+std::optional<absl::Time> At(bool present, int64_t micros) {
+  if (!present) return std::nullopt;
+  return At(micros);
+}
+
+// An unset instant is later than every set one.
+std::optional<absl::Time> Earlier(const std::optional<absl::Time>& a,
+                                  const std::optional<absl::Time>& b) {
+  if (!a) return b;
+  if (!b) return a;
+  return std::min(*a, *b);
+}
+
+// ---- validation ----
 
 absl::Status ValidateInstant(absl::string_view field, bool present,
                              const google::protobuf::Timestamp& proto) {
@@ -34,20 +56,68 @@ absl::Status Validate(const pb::Paid& paid) {
   if (paid.payment_key().empty()) return FieldMissingError("payment_key");
   if (!paid.has_period_starts_at())
     return FieldMissingError("period_starts_at");
-  if (!paid.has_period_ends_at()) return FieldMissingError("period_ends_at");
   ASSIGN_OR_RETURN(const absl::Time from,
                    FromProto("period_starts_at", paid.period_starts_at()));
-  ASSIGN_OR_RETURN(const absl::Time to,
-                   FromProto("period_ends_at", paid.period_ends_at()));
-  if (to <= from) {
-    return FieldInvalidError("period_ends_at",
-                             "must be later than period_starts_at");
+  if (paid.amount_minor() < 0) {
+    return FieldInvalidError("amount_minor", "must not be negative");
+  }
+  if (paid.lifetime()) {
+    if (paid.has_period_ends_at()) {
+      return FieldInvalidError("period_ends_at", "a lifetime has no end");
+    }
+  } else {
+    if (!paid.has_period_ends_at()) return FieldMissingError("period_ends_at");
+    ASSIGN_OR_RETURN(const absl::Time to,
+                     FromProto("period_ends_at", paid.period_ends_at()));
+    if (to <= from) {
+      return FieldInvalidError("period_ends_at",
+                               "must be later than period_starts_at");
+    }
   }
   return ValidateInstant("leeway_until", paid.has_leeway_until(),
                          paid.leeway_until());
 }
 
-// What Apply below relies on. A fact is stored for ever, so one that means
+absl::Status Validate(const pb::Refunded& refunded) {
+  if (refunded.payment_key().empty()) return FieldMissingError("payment_key");
+  if (refunded.refund_key().empty()) return FieldMissingError("refund_key");
+  if (refunded.amount_minor() < 0) {
+    return FieldInvalidError("amount_minor", "must not be negative");
+  }
+  if (refunded.refunded_total_minor() < 0) {
+    return FieldInvalidError("refunded_total_minor", "must not be negative");
+  }
+  if (refunded.amount_minor() == 0 && refunded.refunded_total_minor() == 0 &&
+      !refunded.full()) {
+    return FieldMissingError("amount_minor");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Validate(const pb::Snapshot& snapshot) {
+  constexpr absl::string_view kStates[] = {"pending",  "trialing", "active",
+                                           "past_due", "paused",   "ended"};
+  if (std::find(std::begin(kStates), std::end(kStates),
+                snapshot.provider_state()) == std::end(kStates)) {
+    return FieldInvalidError("provider_state", "is no known state");
+  }
+  RETURN_IF_ERROR(ValidateInstant("period_ends_at",
+                                  snapshot.has_period_ends_at(),
+                                  snapshot.period_ends_at()));
+  RETURN_IF_ERROR(ValidateInstant("starts_at", snapshot.has_starts_at(),
+                                  snapshot.starts_at()));
+  RETURN_IF_ERROR(ValidateInstant("trial_ends_at", snapshot.has_trial_ends_at(),
+                                  snapshot.trial_ends_at()));
+  RETURN_IF_ERROR(ValidateInstant("cancel_at", snapshot.has_cancel_at(),
+                                  snapshot.cancel_at()));
+  RETURN_IF_ERROR(ValidateInstant("ended_at", snapshot.has_ended_at(),
+                                  snapshot.ended_at()));
+  return ValidateInstant("grace_period_ends_at",
+                         snapshot.has_grace_period_ends_at(),
+                         snapshot.grace_period_ends_at());
+}
+
+// What Step below relies on. A fact is stored for ever, so one that means
 // nothing must not get that far (C072).
 absl::Status Validate(const Fact& fact) {
   switch (fact.kind_case()) {
@@ -71,172 +141,849 @@ absl::Status Validate(const Fact& fact) {
       return ValidateInstant("cancel_at",
                              fact.cancel_scheduled().has_cancel_at(),
                              fact.cancel_scheduled().cancel_at());
+    case Fact::kCancelReverted:
+      return absl::OkStatus();
     case Fact::kEnded:
       if (!fact.ended().has_ended_at()) return FieldMissingError("ended_at");
       return FromProto("ended_at", fact.ended().ended_at()).status();
-    default:
+    case Fact::kPaused:
+      return ValidateInstant("pause_at", fact.paused().has_pause_at(),
+                             fact.paused().pause_at());
+    case Fact::kResumed:
+      RETURN_IF_ERROR(ValidateInstant("resumed_at",
+                                      fact.resumed().has_resumed_at(),
+                                      fact.resumed().resumed_at()));
+      return ValidateInstant("expires_at", fact.resumed().has_expires_at(),
+                             fact.resumed().expires_at());
+    case Fact::kRefunded:
+      return Validate(fact.refunded());
+    case Fact::kRefundReversed:
+      if (fact.refund_reversed().refund_key().empty()) {
+        return FieldMissingError("refund_key");
+      }
       return absl::OkStatus();
+    case Fact::kRevoked:
+      return ValidateInstant("revoked_at", fact.revoked().has_revoked_at(),
+                             fact.revoked().revoked_at());
+    case Fact::kPlanChanged:
+      if (fact.plan().empty() && fact.plan_changed().plan().empty()) {
+        return FieldMissingError("plan");
+      }
+      return ValidateInstant("effective_at",
+                             fact.plan_changed().has_effective_at(),
+                             fact.plan_changed().effective_at());
+    case Fact::kExtended:
+      if (!fact.extended().has_expires_at()) {
+        return FieldMissingError("expires_at");
+      }
+      return FromProto("expires_at", fact.extended().expires_at()).status();
+    case Fact::kTransferred:
+      if (fact.transferred().subject_id() <= 0) {
+        return FieldMissingError("subject");
+      }
+      return absl::OkStatus();
+    case Fact::kDisputeOpened:
+      if (fact.dispute_opened().payment_key().empty()) {
+        return FieldMissingError("payment_key");
+      }
+      return absl::OkStatus();
+    case Fact::kDisputeClosed:
+      if (fact.dispute_closed().payment_key().empty()) {
+        return FieldMissingError("payment_key");
+      }
+      return absl::OkStatus();
+    case Fact::kSnapshot:
+      return Validate(fact.snapshot());
+    case Fact::KIND_NOT_SET:
+      return FieldMissingError("kind");
+  }
+  return FieldMissingError("kind");
+}
+
+// ---- money ----
+
+bool Names(const pb::FoldPayment& payment, absl::string_view key) {
+  if (payment.payment_key() == key) return true;
+  return std::any_of(payment.aliases().begin(), payment.aliases().end(),
+                     [&](const std::string& alias) { return alias == key; });
+}
+
+pb::FoldPayment* FindPayment(FoldState& state, absl::string_view key) {
+  for (pb::FoldPayment& payment : *state.mutable_payments()) {
+    if (Names(payment, key)) return &payment;
+  }
+  return nullptr;
+}
+
+// The sum that was given back, never more than was paid.
+int64_t RefundedMinor(const pb::FoldPayment& payment) {
+  int64_t sum = 0;
+  int64_t total = 0;
+  for (const pb::FoldRefund& refund : payment.refunds()) {
+    if (refund.reversed()) continue;
+    if (refund.full()) return payment.amount_minor();
+    sum += std::min(refund.amount_minor(), payment.amount_minor());
+    sum = std::min(sum, payment.amount_minor());
+    total = std::max(total, refund.refunded_total_minor());
+  }
+  return std::min(std::max(sum, total), payment.amount_minor());
+}
+
+// When the refunds reached the paid sum: the term is taken back from then on.
+std::optional<int64_t> RefundedAt(const pb::FoldPayment& payment) {
+  int64_t sum = 0;
+  for (const pb::FoldRefund& refund : payment.refunds()) {
+    if (refund.reversed() || refund.keeps_access()) continue;
+    sum =
+        std::min(sum + std::min(refund.amount_minor(), payment.amount_minor()),
+                 payment.amount_minor());
+    const bool whole =
+        payment.amount_minor() > 0 &&
+        std::max(sum, refund.refunded_total_minor()) >= payment.amount_minor();
+    if (refund.full() || whole) return refund.order_at();
+  }
+  return std::nullopt;
+}
+
+std::optional<int64_t> TakenBackAt(const pb::FoldPayment& payment) {
+  std::optional<int64_t> at = RefundedAt(payment);
+  if (payment.has_revoked_at()) {
+    at = at ? std::min(*at, payment.revoked_at()) : payment.revoked_at();
+  }
+  return at;
+}
+
+// ---- layout: where what was bought lies in time ----
+
+// What was bought, with the terms behind a taken-back one moved left.
+struct Layout {
+  std::vector<PaidTerm> terms;
+  // The last instant of anything that was bought or added.
+  std::optional<absl::Time> end;
+  // The last instant of anything that was bought.
+  std::optional<absl::Time> paid_end;
+  // The payment that `end` belongs to (for an extension: that it lengthens).
+  std::string end_key;
+  // `end` is where something was taken back, and nothing reaches further.
+  bool end_taken_back = false;
+  absl::Time taken_back_at;
+  bool lifetime = false;
+  // Anything is left that was not taken back.
+  bool any = false;
+  std::optional<absl::Time> leeway_until;
+};
+
+// A payment or an extension, in the order in which they stand.
+struct Element {
+  int64_t from = 0;
+  const pb::FoldPayment* payment = nullptr;
+  const pb::FoldExtension* extension = nullptr;
+};
+
+std::vector<Element> Elements(const FoldState& state) {
+  std::vector<Element> elements;
+  for (const pb::FoldPayment& payment : state.payments()) {
+    elements.push_back({payment.starts_at(), &payment, nullptr});
+  }
+  for (const pb::FoldExtension& extension : state.extensions()) {
+    elements.push_back({extension.from(), nullptr, &extension});
+  }
+  std::stable_sort(
+      elements.begin(), elements.end(), [](const Element& a, const Element& b) {
+        const auto key = [](const Element& e) {
+          return std::make_tuple(e.from, e.payment == nullptr,
+                                 e.payment ? e.payment->payment_key()
+                                           : e.extension->payment_key());
+        };
+        return key(a) < key(b);
+      });
+  return elements;
+}
+
+const pb::FoldPayment* FindByKey(const FoldState& state,
+                                 absl::string_view key) {
+  for (const pb::FoldPayment& payment : state.payments()) {
+    if (payment.payment_key() == key) return &payment;
+  }
+  return nullptr;
+}
+
+Layout LayOut(const FoldState& state) {
+  Layout layout;
+  // How far stacked terms have moved left.
+  absl::Duration moved = absl::ZeroDuration();
+  const auto reach = [&](absl::Time end, const std::string& key,
+                         bool taken_back, absl::Time taken_back_at) {
+    if (layout.end &&
+        (*layout.end > end || (*layout.end == end && !layout.end_taken_back))) {
+      return;
+    }
+    if (layout.end && *layout.end == end && taken_back) return;
+    layout.end = end;
+    layout.end_key = key;
+    layout.end_taken_back = taken_back;
+    layout.taken_back_at = taken_back_at;
+  };
+  std::optional<absl::Time> leeway_end;
+  for (const Element& element : Elements(state)) {
+    if (element.extension != nullptr) {
+      const pb::FoldExtension& extension = *element.extension;
+      const pb::FoldPayment* lengthened =
+          FindByKey(state, extension.payment_key());
+      const bool stacked = lengthened != nullptr && lengthened->stacked();
+      absl::Time to = At(extension.to());
+      if (extension.dropped()) {
+        if (stacked) moved += to - At(extension.from());
+        continue;
+      }
+      if (stacked) to -= moved;
+      if (extension.has_truncated_at()) {
+        to = std::min(to, At(extension.truncated_at()));
+      }
+      layout.any = true;
+      reach(to, extension.payment_key(), false, absl::Time());
+      continue;
+    }
+    const pb::FoldPayment& payment = *element.payment;
+    PaidTerm term;
+    term.payment_key = payment.payment_key();
+    term.term_no = static_cast<int>(layout.terms.size()) + 1;
+    term.stacked = payment.stacked();
+    term.lifetime = payment.lifetime();
+    term.internal = payment.internal();
+    term.amount_minor = payment.amount_minor();
+    term.refunded_minor = RefundedMinor(payment);
+    const absl::Duration shift =
+        payment.stacked() ? moved : absl::ZeroDuration();
+    term.starts_at = At(payment.starts_at()) - shift;
+    term.ends_at = payment.lifetime() ? absl::InfiniteFuture()
+                                      : At(payment.ends_at()) - shift;
+    const absl::Time whole_end = term.ends_at;
+    if (const auto at = TakenBackAt(payment)) {
+      term.taken_back = true;
+      term.ends_at = std::max(term.starts_at, std::min(term.ends_at, At(*at)));
+      if (payment.stacked() && !payment.lifetime()) {
+        moved += whole_end - term.ends_at;
+      }
+    }
+    if (payment.has_truncated_at()) {
+      term.ends_at = std::min(term.ends_at, At(payment.truncated_at()));
+      term.ends_at = std::max(term.ends_at, term.starts_at);
+    }
+    if (term.taken_back) {
+      reach(term.ends_at, term.payment_key, true, At(*TakenBackAt(payment)));
+    } else if (term.ends_at == absl::InfiniteFuture()) {
+      layout.lifetime = true;
+      layout.any = true;
+    } else {
+      layout.any = true;
+      reach(term.ends_at, term.payment_key, false, absl::Time());
+      if (!leeway_end || term.ends_at > *leeway_end) {
+        leeway_end = term.ends_at;
+        layout.leeway_until =
+            At(payment.has_leeway_until(), payment.leeway_until());
+      }
+    }
+    if (term.ends_at != absl::InfiniteFuture() &&
+        (!layout.paid_end || term.ends_at > *layout.paid_end)) {
+      layout.paid_end = term.ends_at;
+    }
+    layout.terms.push_back(std::move(term));
+  }
+  return layout;
+}
+
+// ---- step ----
+
+bool IsInternal(const Fact& fact) {
+  return fact.layer() == pb::FACT_LAYER_INTERNAL;
+}
+
+// Facts that state how the provider sees the subscription now: of two of one
+// instant the later one counts, and nobody can tell which that is. A creation
+// or an end is the first or last by its nature.
+bool CarriesState(const Fact& fact) {
+  if (fact.layer() != pb::FACT_LAYER_PROVIDER) return false;
+  switch (fact.kind_case()) {
+    case Fact::kCancelScheduled:
+    case Fact::kCancelReverted:
+    case Fact::kPaused:
+    case Fact::kResumed:
+    case Fact::kPlanChanged:
+      return true;
+    case Fact::kSnapshot:
+      return !fact.snapshot().read_back();
+    default:
+      return false;
   }
 }
 
-// Walks facts in order. Money counts once per key; the end of what was paid
-// only grows by payments and is cut by the end of the subscription.
-class Folding {
+class Stepping {
  public:
-  absl::Status Apply(const Fact& fact) {
-    switch (fact.kind_case()) {
-      case Fact::kCreated:
-        Apply(fact.created());
-        return absl::OkStatus();
-      case Fact::kPaid:
-        Apply(fact.paid());
-        return absl::OkStatus();
-      case Fact::kPaymentFailed:
-        Apply(fact.payment_failed());
-        return absl::OkStatus();
-      case Fact::kCancelScheduled:
-        Apply(fact.cancel_scheduled());
-        return absl::OkStatus();
-      case Fact::kCancelReverted:
-        cancel_scheduled_ = false;
-        cancel_at_.reset();
-        out_.will_renew = true;
-        return absl::OkStatus();
-      case Fact::kEnded:
-        Apply(fact.ended());
-        return absl::OkStatus();
-      default:
-        return absl::UnimplementedError(
-            absl::StrCat("facts of kind ", KindName(fact.kind_case()),
-                         " are not folded by revision ", kFoldRevision));
-    }
-  }
+  Stepping(FoldState& state, const OrderedFact& fact)
+      : s_(state),
+        fact_(fact.fact),
+        event_id_(fact.order.event_id),
+        at_(Micros(fact.order.order_at)),
+        internal_(IsInternal(fact.fact)) {}
 
-  Subscription Finish() && {
-    out_.term_no = static_cast<int>(paid_keys_.size());
-    std::optional<absl::Time> end = std::max(trial_end_, paid_end_);
-    if (cancel_scheduled_) {
-      // Without an instant it ends with what was paid.
-      out_.cancel_at = cancel_at_ ? cancel_at_ : end;
-      out_.leeway_until.reset();
-      if (cancel_at_ && end) end = std::min(*end, *cancel_at_);
-      // Grace waits for a renewal; none comes after the cancellation.
-      if (cancel_at_ && out_.grace_period_ends_at > cancel_at_) {
-        out_.grace_period_ends_at = cancel_at_;
-      }
+  void Run() {
+    NoteTie();
+    SettlePlan();
+    switch (fact_.kind_case()) {
+      case Fact::kCreated:
+        return Apply(fact_.created());
+      case Fact::kPaid:
+        return Apply(fact_.paid());
+      case Fact::kPaymentFailed:
+        return Apply(fact_.payment_failed());
+      case Fact::kCancelScheduled:
+        return Apply(fact_.cancel_scheduled());
+      case Fact::kCancelReverted:
+        return RevertCancel();
+      case Fact::kEnded:
+        return End(Micros(fact_.ended().ended_at()));
+      case Fact::kPaused:
+        return Pause(
+            Micros(fact_.paused().has_pause_at(), fact_.paused().pause_at())
+                .value_or(at_));
+      case Fact::kResumed:
+        return Apply(fact_.resumed());
+      case Fact::kRefunded:
+        return Apply(fact_.refunded());
+      case Fact::kRefundReversed:
+        return Apply(fact_.refund_reversed());
+      case Fact::kRevoked:
+        return Apply(fact_.revoked());
+      case Fact::kPlanChanged:
+        return Apply(fact_.plan_changed());
+      case Fact::kExtended:
+        return Extend(Micros(fact_.extended().expires_at()));
+      case Fact::kTransferred:
+        s_.set_subject_id(fact_.transferred().subject_id());
+        s_.set_transferred_order_at(at_);
+        return;
+      case Fact::kDisputeOpened:
+        return Apply(fact_.dispute_opened());
+      case Fact::kDisputeClosed:
+        return Apply(fact_.dispute_closed());
+      case Fact::kSnapshot:
+        return Apply(fact_.snapshot());
+      case Fact::KIND_NOT_SET:
+        return;
     }
-    if (ended_at_) {
-      out_.will_renew = false;
-      out_.grace_period_ends_at.reset();
-      out_.leeway_until.reset();
-      if (end) end = std::min(*end, *ended_at_);
-      if (!out_.starts_at) out_.starts_at = ended_at_;
-    }
-    if (end ? *end <= *out_.starts_at : ended_at_.has_value()) {
-      // It never gave access, or was to end before it could.
-      out_.status = Status::kCanceled;
-      out_.will_renew = false;
-      out_.grace_period_ends_at.reset();
-      out_.leeway_until.reset();
-      return std::move(out_);
-    }
-    out_.expires_at = end;
-    return std::move(out_);
   }
 
  private:
+  // ---- the provider's word ----
+
+  void NoteTie() {
+    if (!CarriesState(fact_)) return;
+    if (s_.state_facts().empty() || s_.state_order_at() != at_) {
+      s_.set_state_order_at(at_);
+      s_.clear_state_facts();
+    }
+    Fact content = fact_;
+    content.clear_ordinal();
+    content.clear_order_at();
+    const std::string bytes = content.SerializeAsString();
+    for (const pb::FoldStateFact& other : s_.state_facts()) {
+      if (other.event_id() != event_id_ &&
+          other.content().SerializeAsString() != bytes) {
+        s_.set_needs_reconcile(true);
+      }
+    }
+    pb::FoldStateFact& noted = *s_.add_state_facts();
+    noted.set_event_id(event_id_);
+    *noted.mutable_content() = std::move(content);
+  }
+
   void Apply(const pb::Created& created) {
-    const auto starts_at =
-        Instant(created.has_starts_at(), created.starts_at());
-    if (!out_.starts_at) out_.starts_at = starts_at;
-    const auto trial_end =
-        Instant(created.has_trial_ends_at(), created.trial_ends_at());
+    NameFirstPlan();
+    Begin(Micros(created.has_starts_at(), created.starts_at()),
+          Micros(created.has_trial_ends_at(), created.trial_ends_at()));
+  }
+
+  void Begin(std::optional<int64_t> starts_at,
+             std::optional<int64_t> trial_end) {
+    if (starts_at && !s_.has_starts_at()) s_.set_starts_at(*starts_at);
     // Without a start, or with an end before it, there was no trial.
     if (!starts_at || !trial_end || *trial_end <= *starts_at) return;
-    out_.starts_at = std::min(out_.starts_at, starts_at);
-    trial_end_ = std::max(trial_end_, trial_end);
-    if (out_.status == Status::kPending) out_.status = Status::kTrialing;
-  }
-
-  void Apply(const pb::Paid& paid) {
-    if (!paid_keys_.insert(paid.payment_key()).second) return;
-    const auto from =
-        Instant(paid.has_period_starts_at(), paid.period_starts_at());
-    const auto to = Instant(paid.has_period_ends_at(), paid.period_ends_at());
-    if (ended_at_ && *from >= *ended_at_) {
-      // Bought again under the same id after it had ended.
-      BeginAnew(*ended_at_);
-    } else if (cancel_at_ && *from >= *cancel_at_) {
-      // Money for a period behind the scheduled end: it was not cancelled.
-      BeginAnew(*cancel_at_);
-    }
-    if (!out_.starts_at || *from < *out_.starts_at) out_.starts_at = from;
-    if (!out_.anchor_at || *from < *out_.anchor_at) out_.anchor_at = from;
-    out_.will_renew = paid.will_renew() && !cancel_scheduled_;
-    const bool extends = !paid_end_ || *paid_end_ < *to;
-    // A payment of an older period leaves the need for grace as it was.
-    if (extends || paid.payment_key() == unpaid_key_) {
-      out_.grace_period_ends_at.reset();
-      unpaid_key_.clear();
-    }
-    if (unpaid_key_.empty()) out_.status = Status::kActive;
-    if (extends) {
-      paid_end_ = to;
-      // Finish drops it while a cancellation stands.
-      out_.leeway_until = paid.will_renew() ? Instant(paid.has_leeway_until(),
-                                                      paid.leeway_until())
-                                            : std::nullopt;
+    s_.set_starts_at(std::min(s_.starts_at(), *starts_at));
+    if (s_.trial_revoked()) return;
+    if (!s_.has_trial_ends_at() || s_.trial_ends_at() < *trial_end) {
+      s_.set_trial_ends_at(*trial_end);
     }
   }
 
-  // Forgets the end at `end`, and with it the time that it had cut off.
-  void BeginAnew(absl::Time end) {
-    paid_end_ = std::min<std::optional<absl::Time>>(paid_end_, end);
-    trial_end_ = std::min<std::optional<absl::Time>>(trial_end_, end);
-    ended_at_.reset();
-    cancel_scheduled_ = false;
-    cancel_at_.reset();
+  void Apply(const pb::Snapshot& snapshot) {
+    if (snapshot.read_back() && at_ > s_.state_order_at()) {
+      s_.set_needs_reconcile(false);
+    }
+    const std::string& state = snapshot.provider_state();
+    if (s_.plan().name().empty()) {
+      NameFirstPlan();
+    } else if (!fact_.plan().empty()) {
+      ChangePlan(at_);
+    }
+    Begin(Micros(snapshot.has_starts_at(), snapshot.starts_at()),
+          Micros(snapshot.has_trial_ends_at(), snapshot.trial_ends_at()));
+    if (snapshot.has_period_ends_at()) {
+      s_.set_provider_period_ends_at(Micros(snapshot.period_ends_at()));
+    }
+    if (state == "ended") {
+      return End(
+          Micros(snapshot.has_ended_at(), snapshot.ended_at()).value_or(at_));
+    }
+    if (state == "pending") return;
+    // Alive, whatever was said before.
+    s_.clear_ended_at();
+    SnapshotCancel(snapshot);
+    s_.set_will_renew(snapshot.will_renew() && !s_.has_internal_cancel() &&
+                      !s_.has_provider_cancel());
+    if (state == "paused") {
+      if (!s_.has_provider_pause_at()) s_.set_provider_pause_at(at_);
+      return;
+    }
+    if (s_.has_provider_pause_at()) {
+      s_.clear_provider_pause_at();
+      s_.set_resumed_order_at(at_);
+    }
+    if (state == "past_due") {
+      Fail("", Micros(snapshot.has_grace_period_ends_at(),
+                      snapshot.grace_period_ends_at()));
+      return;
+    }
+    // Only a payment clears grace: the end has not moved yet.
+    s_.set_past_due(false);
   }
 
-  void Apply(const pb::PaymentFailed& failed) {
-    // A failure of an invoice that was paid is an earlier attempt's (C056).
-    if (paid_keys_.count(failed.payment_key()) != 0) return;
-    if (out_.status == Status::kPending || ended_at_) return;
-    out_.status = Status::kPastDue;
-    out_.leeway_until.reset();
-    if (unpaid_key_.empty()) unpaid_key_ = failed.payment_key();
-    // Stamped once per unpaid period: retries do not move it.
-    if (!out_.grace_period_ends_at) {
-      out_.grace_period_ends_at = Instant(failed.has_grace_period_ends_at(),
-                                          failed.grace_period_ends_at());
+  void SnapshotCancel(const pb::Snapshot& snapshot) {
+    if (snapshot.has_cancel_at()) {
+      const int64_t cancel_at = Micros(snapshot.cancel_at());
+      if (s_.has_provider_cancel() &&
+          s_.provider_cancel().cancel_at() == cancel_at) {
+        return;
+      }
+      s_.mutable_provider_cancel()->set_cancel_at(cancel_at);
+      s_.mutable_provider_cancel()->set_order_at(at_);
+    } else if (snapshot.will_renew() && s_.has_provider_cancel()) {
+      s_.clear_provider_cancel();
+      s_.set_cancel_reverted_at(at_);
     }
   }
 
   void Apply(const pb::CancelScheduled& cancel) {
-    cancel_scheduled_ = true;
-    cancel_at_ = Instant(cancel.has_cancel_at(), cancel.cancel_at());
-    out_.will_renew = false;
+    pb::FoldCancel& scheduled = internal_ ? *s_.mutable_internal_cancel()
+                                          : *s_.mutable_provider_cancel();
+    scheduled.Clear();
+    scheduled.set_order_at(at_);
+    scheduled.set_renewed_before(s_.will_renew());
+    if (cancel.has_cancel_at()) {
+      scheduled.set_cancel_at(Micros(cancel.cancel_at()));
+    }
+    s_.set_will_renew(false);
   }
 
-  void Apply(const pb::Ended& ended) {
-    const auto at = Instant(ended.has_ended_at(), ended.ended_at());
-    ended_at_ = ended_at_ ? std::min(ended_at_, at) : at;
+  void RevertCancel() {
+    bool renews = true;
+    if (internal_) {
+      if (!s_.has_internal_cancel()) return;
+      renews = s_.internal_cancel().renewed_before();
+      s_.clear_internal_cancel();
+    } else {
+      s_.clear_provider_cancel();
+    }
+    s_.set_cancel_reverted_at(at_);
+    s_.set_will_renew(renews && !s_.has_internal_cancel() &&
+                      !s_.has_provider_cancel());
   }
 
-  Subscription out_;
-  std::set<std::string> paid_keys_;
-  std::optional<absl::Time> trial_end_;
-  std::optional<absl::Time> paid_end_;
-  std::optional<absl::Time> ended_at_;
-  // The first invoice whose failure no payment has made good yet.
-  std::string unpaid_key_;
-  bool cancel_scheduled_ = false;
-  std::optional<absl::Time> cancel_at_;
+  void End(int64_t ended_at) {
+    if (internal_) {
+      if (!s_.has_internal_ended_at() || ended_at < s_.internal_ended_at()) {
+        s_.set_internal_ended_at(ended_at);
+      }
+    } else if (!s_.has_ended_at() || ended_at < s_.ended_at()) {
+      s_.set_ended_at(ended_at);
+    }
+    s_.set_will_renew(false);
+  }
+
+  void Pause(int64_t pause_at) {
+    if (internal_) {
+      s_.set_internal_pause_at(pause_at);
+    } else {
+      s_.set_provider_pause_at(pause_at);
+    }
+  }
+
+  void Apply(const pb::Resumed& resumed) {
+    if (internal_) {
+      s_.clear_internal_pause_at();
+      s_.clear_internal_ended_at();
+      s_.set_row_revoked(false);
+    } else {
+      s_.clear_provider_pause_at();
+    }
+    s_.set_resumed_order_at(at_);
+    if (resumed.has_expires_at()) Extend(Micros(resumed.expires_at()));
+  }
+
+  void Apply(const pb::Revoked& revoked) {
+    s_.set_revoked_order_at(at_);
+    if (internal_) {
+      s_.set_row_revoked(true);
+      return;
+    }
+    const int64_t from =
+        Micros(revoked.has_revoked_at(), revoked.revoked_at()).value_or(at_);
+    for (pb::FoldPayment& payment : *s_.mutable_payments()) {
+      if (payment.internal()) continue;
+      if (!payment.has_revoked_at() || from < payment.revoked_at()) {
+        payment.set_revoked_at(from);
+      }
+      DropExtensions(payment.payment_key());
+    }
+    if (s_.has_trial_ends_at()) {
+      s_.set_trial_ends_at(std::min(s_.trial_ends_at(), from));
+      s_.set_trial_revoked(true);
+    }
+    DropExtensions("");
+    s_.set_provider_revoked(true);
+    s_.set_will_renew(false);
+    ClearUnpaid();
+  }
+
+  // ---- money ----
+
+  void Apply(const pb::Paid& paid) {
+    if (pb::FoldPayment* known = FindPayment(s_, paid.payment_key())) {
+      // The same payment told again: it counts once, under all its names.
+      AddAliases(paid, *known);
+      return;
+    }
+    const int64_t from = Micros(paid.period_starts_at());
+    const int64_t to = paid.lifetime() ? 0 : Micros(paid.period_ends_at());
+    if (s_.has_ended_at() && from >= s_.ended_at()) {
+      // Bought again under the same id after it had ended.
+      BeginAnew(s_.ended_at());
+    }
+    for (const pb::FoldCancel* cancel :
+         {s_.has_provider_cancel() ? &s_.provider_cancel() : nullptr,
+          s_.has_internal_cancel() ? &s_.internal_cancel() : nullptr}) {
+      if (cancel != nullptr && cancel->has_cancel_at() &&
+          from >= cancel->cancel_at()) {
+        // Money for a period behind the scheduled end: it was not cancelled.
+        BeginAnew(cancel->cancel_at());
+        break;
+      }
+    }
+    if (s_.has_provider_pause_at() && from >= s_.provider_pause_at()) {
+      s_.clear_provider_pause_at();
+      s_.set_resumed_order_at(at_);
+    }
+    s_.set_provider_revoked(false);
+    if (!s_.has_starts_at() || from < s_.starts_at()) s_.set_starts_at(from);
+    if (!s_.has_anchor_at() || from < s_.anchor_at()) s_.set_anchor_at(from);
+
+    const std::optional<absl::Time> end_before = LayOut(s_).paid_end;
+    pb::FoldPayment& payment = *s_.add_payments();
+    payment.set_payment_key(paid.payment_key());
+    payment.set_starts_at(from);
+    payment.set_ends_at(to);
+    payment.set_lifetime(paid.lifetime());
+    payment.set_stacked(paid.stacked());
+    payment.set_amount_minor(paid.amount_minor());
+    payment.set_currency(paid.currency());
+    payment.set_internal(internal_);
+    payment.set_paid_at(
+        Micros(paid.has_paid_at(), paid.paid_at()).value_or(at_));
+    AddAliases(paid, payment);
+    if (paid.will_renew() && paid.has_leeway_until()) {
+      payment.set_leeway_until(Micros(paid.leeway_until()));
+    }
+    ClaimStrayRefunds(payment);
+
+    s_.set_will_renew(paid.will_renew() && !s_.has_provider_cancel() &&
+                      !s_.has_internal_cancel() && !s_.has_ended_at());
+    const bool extends = paid.lifetime() || !end_before || At(to) > *end_before;
+    // A payment of an older period leaves the need for grace as it was.
+    if (extends || (s_.unpaid() && Names(payment, s_.unpaid_key()))) {
+      ClearUnpaid();
+    }
+    if (s_.plan().name().empty()) {
+      NameFirstPlan();
+    } else {
+      ChangePlan(from);
+    }
+  }
+
+  static void AddAliases(const pb::Paid& paid, pb::FoldPayment& payment) {
+    for (const std::string& alias : paid.aliases()) {
+      if (!Names(payment, alias)) payment.add_aliases(alias);
+    }
+  }
+
+  // Forgets the end at `end`, and with it the time that it had cut off.
+  void BeginAnew(int64_t end) {
+    for (pb::FoldPayment& payment : *s_.mutable_payments()) {
+      if (!payment.has_truncated_at() || end < payment.truncated_at()) {
+        payment.set_truncated_at(end);
+      }
+    }
+    for (pb::FoldExtension& extension : *s_.mutable_extensions()) {
+      if (!extension.has_truncated_at() || end < extension.truncated_at()) {
+        extension.set_truncated_at(end);
+      }
+    }
+    if (s_.has_trial_ends_at()) {
+      s_.set_trial_ends_at(std::min(s_.trial_ends_at(), end));
+    }
+    s_.clear_ended_at();
+    if (s_.has_provider_cancel() || s_.has_internal_cancel()) {
+      s_.set_cancel_reverted_at(at_);
+    }
+    s_.clear_provider_cancel();
+    s_.clear_internal_cancel();
+  }
+
+  bool AnythingBought() const {
+    return !s_.payments().empty() || !s_.extensions().empty() ||
+           s_.has_trial_ends_at();
+  }
+
+  void Apply(const pb::PaymentFailed& failed) {
+    // A failure of an invoice that was paid is an earlier attempt's (C056).
+    if (FindPayment(s_, failed.payment_key()) != nullptr) return;
+    const auto grace = Micros(failed.has_grace_period_ends_at(),
+                              failed.grace_period_ends_at());
+    Fail(failed.payment_key(), grace);
+    if (!failed.grace_by_provider() || !s_.past_due()) return;
+    if (grace) {
+      s_.set_grace_period_ends_at(*grace);
+    } else {
+      s_.clear_grace_period_ends_at();
+    }
+  }
+
+  void Fail(const std::string& key, std::optional<int64_t> grace) {
+    if (!AnythingBought() || s_.has_ended_at() || s_.has_internal_ended_at()) {
+      return;
+    }
+    s_.set_past_due(true);
+    for (pb::FoldPayment& payment : *s_.mutable_payments()) {
+      payment.clear_leeway_until();
+    }
+    if (!s_.unpaid()) {
+      s_.set_unpaid(true);
+      s_.set_unpaid_key(key);
+    } else if (s_.unpaid_key().empty()) {
+      s_.set_unpaid_key(key);
+    }
+    // Stamped once per unpaid period: retries do not move it.
+    if (grace && !s_.has_grace_period_ends_at()) {
+      s_.set_grace_period_ends_at(*grace);
+    }
+  }
+
+  void ClearUnpaid() {
+    s_.set_unpaid(false);
+    s_.clear_unpaid_key();
+    s_.set_past_due(false);
+    s_.clear_grace_period_ends_at();
+  }
+
+  pb::FoldRefund* FindRefund(absl::string_view refund_key) {
+    for (pb::FoldPayment& payment : *s_.mutable_payments()) {
+      for (pb::FoldRefund& refund : *payment.mutable_refunds()) {
+        if (refund.refund_key() == refund_key) return &refund;
+      }
+    }
+    for (pb::FoldRefund& refund : *s_.mutable_stray_refunds()) {
+      if (refund.refund_key() == refund_key) return &refund;
+    }
+    return nullptr;
+  }
+
+  void Apply(const pb::Refunded& refunded) {
+    pb::FoldPayment* payment = FindPayment(s_, refunded.payment_key());
+    pb::FoldRefund* refund = FindRefund(refunded.refund_key());
+    if (refund == nullptr) {
+      refund = payment ? payment->add_refunds() : s_.add_stray_refunds();
+      refund->set_refund_key(refunded.refund_key());
+      refund->set_payment_key(refunded.payment_key());
+      refund->set_order_at(at_);
+      refund->set_reversed(std::any_of(s_.reversed_refunds().begin(),
+                                       s_.reversed_refunds().end(),
+                                       [&](const std::string& key) {
+                                         return key == refunded.refund_key();
+                                       }));
+    }
+    // The same refund told again can only say more of it.
+    refund->set_amount_minor(
+        std::max(refund->amount_minor(), refunded.amount_minor()));
+    refund->set_refunded_total_minor(std::max(refund->refunded_total_minor(),
+                                              refunded.refunded_total_minor()));
+    refund->set_full(refund->full() || refunded.full());
+    refund->set_keeps_access(refunded.keeps_access());
+    if (payment != nullptr && TakenBackAt(*payment)) {
+      DropExtensions(payment->payment_key());
+    }
+  }
+
+  void ClaimStrayRefunds(pb::FoldPayment& payment) {
+    auto& stray = *s_.mutable_stray_refunds();
+    for (int i = 0; i < stray.size();) {
+      if (!Names(payment, stray[i].payment_key())) {
+        ++i;
+        continue;
+      }
+      *payment.add_refunds() = stray[i];
+      stray.DeleteSubrange(i, 1);
+    }
+  }
+
+  void Apply(const pb::RefundReversed& reversed) {
+    s_.add_reversed_refunds(reversed.refund_key());
+    for (pb::FoldPayment& payment : *s_.mutable_payments()) {
+      const bool taken_back = TakenBackAt(payment).has_value();
+      for (pb::FoldRefund& refund : *payment.mutable_refunds()) {
+        if (refund.refund_key() == reversed.refund_key()) {
+          refund.set_reversed(true);
+        }
+      }
+      if (!taken_back || TakenBackAt(payment)) continue;
+      for (pb::FoldExtension& extension : *s_.mutable_extensions()) {
+        if (extension.payment_key() == payment.payment_key()) {
+          extension.set_dropped(false);
+        }
+      }
+    }
+    for (pb::FoldRefund& refund : *s_.mutable_stray_refunds()) {
+      if (refund.refund_key() == reversed.refund_key()) {
+        refund.set_reversed(true);
+      }
+    }
+  }
+
+  void DropExtensions(const std::string& payment_key) {
+    for (pb::FoldExtension& extension : *s_.mutable_extensions()) {
+      if (extension.payment_key() == payment_key) extension.set_dropped(true);
+    }
+  }
+
+  // The name under which the payment is known, if it is.
+  std::string CanonicalKey(const std::string& key) {
+    const pb::FoldPayment* payment = FindPayment(s_, key);
+    return payment ? payment->payment_key() : key;
+  }
+
+  void Apply(const pb::DisputeOpened& opened) {
+    for (const pb::FoldDispute& dispute : s_.disputes()) {
+      if (CanonicalKey(dispute.payment_key()) ==
+          CanonicalKey(opened.payment_key())) {
+        return;
+      }
+    }
+    pb::FoldDispute& dispute = *s_.add_disputes();
+    dispute.set_payment_key(opened.payment_key());
+    dispute.set_suspends(opened.suspends());
+    dispute.set_order_at(at_);
+  }
+
+  void Apply(const pb::DisputeClosed& closed) {
+    auto& disputes = *s_.mutable_disputes();
+    for (int i = 0; i < disputes.size();) {
+      if (CanonicalKey(disputes[i].payment_key()) ==
+          CanonicalKey(closed.payment_key())) {
+        if (disputes[i].suspends()) s_.set_resumed_order_at(at_);
+        disputes.DeleteSubrange(i, 1);
+      } else {
+        ++i;
+      }
+    }
+    if (!closed.lost()) return;
+    s_.set_row_revoked(true);
+    s_.set_revoked_order_at(at_);
+  }
+
+  // ---- time added, plan ----
+
+  void Extend(int64_t to) {
+    const Layout layout = LayOut(s_);
+    if (layout.lifetime) return;
+    std::optional<int64_t> end;
+    if (layout.end) end = Micros(*layout.end);
+    std::string key = layout.end_taken_back ? "" : layout.end_key;
+    if (s_.has_trial_ends_at() && (!end || *end < s_.trial_ends_at())) {
+      end = s_.trial_ends_at();
+      key.clear();
+    }
+    if (end && to <= *end) return;
+    if (!s_.has_starts_at()) s_.set_starts_at(std::min(at_, to - 1));
+    const int64_t from = end.value_or(s_.starts_at());
+    if (to <= from) return;
+    pb::FoldExtension& extension = *s_.add_extensions();
+    extension.set_from(from);
+    extension.set_to(to);
+    extension.set_payment_key(key);
+  }
+
+  // A scheduled plan whose instant lies before this fact is in force.
+  void SettlePlan() {
+    if (!s_.has_next_plan() || s_.next_plan().effective_at() > at_) return;
+    *s_.mutable_plan() = s_.next_plan();
+    s_.clear_next_plan();
+  }
+
+  const std::string& PlanName() const {
+    return fact_.plan().empty() ? fact_.plan_changed().plan() : fact_.plan();
+  }
+
+  void NamePlan(pb::FoldPlan& plan, int64_t effective_at) {
+    plan.set_name(PlanName());
+    plan.set_revision(fact_.plan_revision());
+    plan.set_effective_at(effective_at);
+    plan.set_order_at(at_);
+  }
+
+  void NameFirstPlan() {
+    if (PlanName().empty() || !s_.plan().name().empty()) return;
+    NamePlan(*s_.mutable_plan(), at_);
+  }
+
+  // The fact's plan is in force from `effective_at` on: what is bought decides.
+  void ChangePlan(int64_t effective_at) {
+    if (PlanName().empty()) return;
+    const bool next_by_then =
+        s_.has_next_plan() && s_.next_plan().effective_at() <= effective_at;
+    const pb::FoldPlan& then = next_by_then ? s_.next_plan() : s_.plan();
+    if (then.name() == PlanName() && then.revision() == fact_.plan_revision()) {
+      return;
+    }
+    if (effective_at <= at_) {
+      NamePlan(*s_.mutable_plan(), effective_at);
+      if (next_by_then) s_.clear_next_plan();
+    } else {
+      NamePlan(*s_.mutable_next_plan(), effective_at);
+    }
+  }
+
+  void Apply(const pb::PlanChanged& change) {
+    const int64_t effective_at =
+        Micros(change.has_effective_at(), change.effective_at()).value_or(at_);
+    // A newer word replaces what was scheduled before it, whenever that was.
+    s_.clear_next_plan();
+    ChangePlan(effective_at);
+  }
+
+  FoldState& s_;
+  const Fact& fact_;
+  const std::string& event_id_;
+  const int64_t at_;
+  const bool internal_;
 };
-
-bool GivesAccessByState(Status status) {
-  return IsLive(status) || status == Status::kExpired;
-}
 
 }  // namespace
 
@@ -248,7 +995,6 @@ bool operator<(const OrderKey& a, const OrderKey& b) {
 absl::StatusOr<OrderedFact> MakeOrderedFact(absl::string_view event_id,
                                             const Fact& fact) {
   if (!fact.has_order_at()) return FieldMissingError("order_at");
-  if (fact.kind_case() == Fact::KIND_NOT_SET) return FieldMissingError("kind");
   RETURN_IF_ERROR(Validate(fact));
   OrderedFact ordered;
   ASSIGN_OR_RETURN(ordered.order.order_at,
@@ -283,11 +1029,13 @@ int RankOf(Fact::KindCase kind) {
     case Fact::kEnded:
       return 80;
     case Fact::kDisputeOpened:
-    case Fact::kDisputeClosed:
-    case Fact::kRefundReversed:
+      return 85;
     case Fact::kRefunded:
     case Fact::kRevoked:
       return 90;
+    case Fact::kDisputeClosed:
+    case Fact::kRefundReversed:
+      return 95;
     case Fact::KIND_NOT_SET:
       return 0;
   }
@@ -307,12 +1055,42 @@ std::string MoneyKey(const Fact& fact) {
       return fact.payment_failed().payment_key();
     case Fact::kRefunded:
       return fact.refunded().refund_key();
+    case Fact::kRefundReversed:
+      return fact.refund_reversed().refund_key();
+    case Fact::kDisputeOpened:
+      return fact.dispute_opened().payment_key();
+    case Fact::kDisputeClosed:
+      return fact.dispute_closed().payment_key();
     default:
       return "";
   }
 }
 
-absl::StatusOr<Subscription> Fold(absl::Span<const OrderedFact> facts) {
+bool IsNewest(const FoldState& state, const OrderKey& order) {
+  if (!state.has_last()) return true;
+  const auto& last = state.last();
+  return std::make_tuple(last.order_at(), static_cast<int>(last.rank()),
+                         std::cref(last.event_id()),
+                         static_cast<int>(last.ordinal())) <
+         std::make_tuple(Micros(order.order_at), order.rank,
+                         std::cref(order.event_id), order.ordinal);
+}
+
+absl::Status Step(const OrderedFact& fact, FoldState& state) {
+  if (!IsNewest(state, fact.order)) {
+    return absl::FailedPreconditionError(
+        "a fact is older than what was folded; fold all facts anew");
+  }
+  Stepping(state, fact).Run();
+  state.set_revision(kFoldRevision);
+  state.mutable_last()->set_order_at(Micros(fact.order.order_at));
+  state.mutable_last()->set_rank(fact.order.rank);
+  state.mutable_last()->set_event_id(fact.order.event_id);
+  state.mutable_last()->set_ordinal(fact.order.ordinal);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<FoldState> FoldFacts(absl::Span<const OrderedFact> facts) {
   std::vector<const OrderedFact*> ordered;
   ordered.reserve(facts.size());
   for (const OrderedFact& fact : facts) ordered.push_back(&fact);
@@ -320,88 +1098,189 @@ absl::StatusOr<Subscription> Fold(absl::Span<const OrderedFact> facts) {
             [](const OrderedFact* a, const OrderedFact* b) {
               return a->order < b->order;
             });
-  Folding folding;
+  FoldState state;
   const OrderKey* previous = nullptr;
   for (const OrderedFact* fact : ordered) {
     // The same fact told twice is one fact.
     if (previous != nullptr && *previous == fact->order) continue;
     previous = &fact->order;
-    RETURN_IF_ERROR(folding.Apply(fact->fact));
+    RETURN_IF_ERROR(Step(*fact, state));
   }
-  return std::move(folding).Finish();
+  return state;
 }
 
-Subscription Lapse(Subscription folded, absl::Time now) {
-  if (!IsLive(folded.status) || folded.lifetime) return folded;
-  const std::optional<absl::Time> end = folded.AccessUntil();
-  if (end && *end <= now) folded.status = Status::kExpired;
-  return folded;
-}
+Projection Project(const FoldState& s) {
+  Projection projection;
+  Layout layout = LayOut(s);
+  projection.terms = std::move(layout.terms);
+  projection.trial_ends_at = At(s.has_trial_ends_at(), s.trial_ends_at());
+  Occurrences& when = projection.occurrences;
+  when.cancel_reverted = At(s.cancel_reverted_at());
+  when.revoked = At(s.revoked_order_at());
+  if (layout.end_taken_back) {
+    when.revoked = std::max(when.revoked, layout.taken_back_at);
+  }
+  when.resumed = At(s.resumed_order_at());
+  when.plan_changed = At(s.plan().order_at());
+  when.transferred = At(s.transferred_order_at());
 
-Transition Advance(const std::optional<SubscriptionState>& before,
-                   const Subscription& folded, absl::Time now) {
-  Transition transition;
-  const SubscriptionState old = before.value_or(SubscriptionState{});
-  SubscriptionState& state = transition.state;
-  state.subscription = Lapse(folded, now);
-  state.lifecycle = old.lifecycle;
-  const Subscription& was = old.subscription;
-  const Subscription& is = state.subscription;
-  const std::optional<absl::Time> end = is.AccessUntil();
+  Subscription& out = projection.subscription;
+  out.starts_at = At(s.has_starts_at(), s.starts_at());
+  out.anchor_at = At(s.has_anchor_at(), s.anchor_at());
+  out.term_no = s.payments_size();
+  out.will_renew = s.will_renew();
+  out.plan = s.plan().name();
+  out.plan_revision = s.plan().revision();
+  out.subject_id = s.subject_id();
+  out.needs_reconcile = s.needs_reconcile();
+  out.grace_period_ends_at =
+      At(s.has_grace_period_ends_at(), s.grace_period_ends_at());
+  out.leeway_until = layout.leeway_until;
+  out.lifetime = layout.lifetime;
 
-  const bool was_expired = was.status == Status::kExpired;
-  const bool is_expired = is.status == Status::kExpired;
-  // A new end later than the recorded one means it lived on in between. An end
-  // that is taken back or revoked afterwards is no second life.
-  const bool revived =
-      was_expired &&
-      (IsLive(is.status) || (is_expired && end > old.lifecycle.expired_at));
-  // Nor is it before it comes back: its end may have been told by then, and an
-  // episode has one.
-  const bool came_back =
-      (was.status == Status::kCanceled || was.status == Status::kRevoked) &&
-      GivesAccessByState(is.status);
-  if (revived || came_back) ++state.lifecycle.episode;
-  if (!is_expired) {
-    state.lifecycle.expired_at.reset();
-  } else if (!was_expired || revived) {
-    state.lifecycle.expired_at = now;
+  std::optional<absl::Time> end = layout.end;
+  bool taken_back = layout.end_taken_back;
+  if (projection.trial_ends_at && (!end || *end < *projection.trial_ends_at)) {
+    end = projection.trial_ends_at;
+    taken_back = s.trial_revoked();
+  }
+  const bool anything = layout.any || s.has_trial_ends_at() || end.has_value();
+  const std::optional<absl::Time> bought_end = end;
+
+  // The scheduled end, by whoever scheduled it first. Without an instant it
+  // ends with what was paid.
+  std::optional<absl::Time> cut;
+  for (const pb::FoldCancel* cancel :
+       {s.has_provider_cancel() ? &s.provider_cancel() : nullptr,
+        s.has_internal_cancel() ? &s.internal_cancel() : nullptr}) {
+    if (cancel == nullptr) continue;
+    const auto at = At(cancel->has_cancel_at(), cancel->cancel_at());
+    const std::optional<absl::Time> effective = at ? at : bought_end;
+    if (effective && (!out.cancel_at || *effective < *out.cancel_at)) {
+      out.cancel_at = effective;
+      when.cancel_scheduled = At(cancel->order_at());
+    }
+    cut = Earlier(cut, at);
+    out.leeway_until.reset();
+  }
+  // Grace waits for a renewal; none comes after the cancellation.
+  if (cut) {
+    out.grace_period_ends_at = out.grace_period_ends_at
+                                   ? Earlier(out.grace_period_ends_at, cut)
+                                   : std::nullopt;
+  }
+  std::optional<absl::Time> ended = At(s.has_ended_at(), s.ended_at());
+  if (ended) {
+    out.will_renew = false;
+    out.grace_period_ends_at.reset();
+    out.leeway_until.reset();
+    when.ended = *ended;
+    // An operator's cancellation at the end has promised the time up to it,
+    // and the provider's end is how it comes about (C068).
+    if (!s.has_internal_cancel()) cut = Earlier(cut, ended);
+    if (!out.starts_at) out.starts_at = ended;
+  }
+  const auto internal_ended =
+      At(s.has_internal_ended_at(), s.internal_ended_at());
+  if (internal_ended) {
+    cut = Earlier(cut, internal_ended);
+    when.ended = *internal_ended;
+    if (!out.starts_at) out.starts_at = internal_ended;
+  }
+  if (out.lifetime && cut) out.lifetime = false;
+  if (layout.lifetime && cut) end = cut;
+  if (end && cut) end = std::min(*end, *cut);
+  if (out.lifetime) end.reset();
+
+  std::optional<absl::Time> pause;
+  if (s.has_provider_pause_at()) pause = At(s.provider_pause_at());
+  if (s.has_internal_pause_at()) {
+    pause = Earlier(pause, At(s.internal_pause_at()));
+  }
+  for (const pb::FoldDispute& dispute : s.disputes()) {
+    if (dispute.suspends()) pause = Earlier(pause, At(dispute.order_at()));
   }
 
-  const auto announce = [&](absl::string_view type, absl::Time effective_at) {
-    DomainEvent event;
-    event.type = absl::StrCat("subscription.", type);
-    event.seq = ++state.lifecycle.event_seq;
-    event.episode = state.lifecycle.episode;
-    event.effective_at = effective_at;
-    event.access_until = end;
-    transition.events.push_back(std::move(event));
+  const bool never =
+      end ? *end <= *out.starts_at : !out.lifetime && (ended || internal_ended);
+  if (s.row_revoked()) {
+    out.status = Status::kRevoked;
+  } else if (internal_ended) {
+    out.status = Status::kCanceled;
+  } else if (!out.lifetime &&
+             (taken_back || (s.provider_revoked() && !layout.any))) {
+    out.status = Status::kRevoked;
+  } else if (never) {
+    // It never gave access, or was to end before it could.
+    out.status = Status::kCanceled;
+  } else if (!anything && !out.lifetime) {
+    out.status = Status::kPending;
+  } else if (s.past_due()) {
+    out.status = Status::kPastDue;
+  } else if (!s.payments().empty() || !s.extensions().empty()) {
+    out.status = Status::kActive;
+  } else {
+    out.status = Status::kTrialing;
+  }
+
+  if (!never && !out.lifetime) out.expires_at = end;
+  if (IsLive(out.status)) {
+    out.pause_at = pause;
+    if (s.has_next_plan()) {
+      out.next_plan = s.next_plan().name();
+      out.next_plan_revision = s.next_plan().revision();
+      out.next_plan_at = At(s.next_plan().effective_at());
+      when.plan_changed = At(s.next_plan().order_at());
+    }
+    if (out.lifetime) {
+      out.grace_period_ends_at.reset();
+      out.leeway_until.reset();
+      out.will_renew = false;
+    }
+    if (out.will_renew) {
+      out.next_billing_at = out.expires_at;
+      if (s.has_provider_period_ends_at()) {
+        out.next_billing_at = std::max(
+            out.next_billing_at,
+            std::optional<absl::Time>(At(s.provider_period_ends_at())));
+      }
+    }
+  } else {
+    out.grace_period_ends_at.reset();
+    out.leeway_until.reset();
+    if (out.status != Status::kPending) {
+      out.will_renew = false;
+      if (!out.starts_at) out.starts_at = when.revoked;
+    }
+  }
+  return projection;
+}
+
+absl::StatusOr<Projection> Fold(absl::Span<const OrderedFact> facts) {
+  ASSIGN_OR_RETURN(const FoldState state, FoldFacts(facts));
+  return Project(state);
+}
+
+std::vector<QuotaTerm> QuotaTerms(const Projection& projection) {
+  const Subscription& s = projection.subscription;
+  std::vector<QuotaTerm> terms;
+  const auto add = [&](std::string key, int term_no, absl::Time from,
+                       absl::Time to, bool stacked) {
+    if (s.expires_at) to = std::min(to, *s.expires_at);
+    terms.push_back(
+        {std::move(key), term_no, from, std::max(from, to), stacked});
   };
-
-  if (!GivesAccessByState(was.status) && GivesAccessByState(is.status)) {
-    announce("activated", is.starts_at.value_or(now));
-  } else if (GivesAccessByState(was.status) && GivesAccessByState(is.status) &&
-             was.expires_at && is.expires_at &&
-             *is.expires_at > *was.expires_at) {
-    announce("renewed", *was.expires_at);
+  if (projection.trial_ends_at && s.starts_at) {
+    add("trial", 0, *s.starts_at, *projection.trial_ends_at, false);
   }
-  if (is.status == Status::kPastDue && was.status != Status::kPastDue) {
-    announce("past_due", was.expires_at.value_or(now));
+  for (const PaidTerm& term : projection.terms) {
+    // Without an end there is no number of months.
+    if (term.ends_at == absl::InfiniteFuture()) continue;
+    // The first term of a row brings its first period with the payment.
+    add(term.payment_key, term.term_no, term.starts_at, term.ends_at,
+        term.stacked && term.term_no > 1);
   }
-  if (IsLive(is.status) && is.cancel_at && is.cancel_at != was.cancel_at) {
-    announce("cancel_scheduled", *is.cancel_at);
-  }
-  if (IsLive(is.status) && was.cancel_at && !is.cancel_at) {
-    announce("cancel_reverted", now);
-  }
-  if (is.status == Status::kCanceled && was.status != Status::kCanceled) {
-    announce("canceled", now);
-  }
-  if (is_expired && (!was_expired || revived)) announce("expired", *end);
-
-  transition.changed =
-      !before.has_value() || was != is || old.lifecycle != state.lifecycle;
-  return transition;
+  return terms;
 }
 
 }  // namespace tenure::domain

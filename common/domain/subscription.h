@@ -47,8 +47,21 @@ struct Subscription {
   std::optional<absl::Time> pause_at;
   std::optional<absl::Time> next_plan_at;
   bool will_renew = false;
-  // Number of paid terms so far.
+  // When the next period is to be paid; nullopt when it will not renew.
+  std::optional<absl::Time> next_billing_at;
+  // Number of terms so far, those that were taken back included.
   int term_no = 0;
+  // Names and revisions in the catalogue; empty and 0 when no fact named one.
+  // next_plan is in force from next_plan_at on.
+  std::string plan;
+  int64_t plan_revision = 0;
+  std::string next_plan;
+  int64_t next_plan_revision = 0;
+  // The subject it was transferred to; 0 for the one it began with.
+  int64_t subject_id = 0;
+  // Two provider facts of one instant contradict each other and no read-back
+  // has settled it.
+  bool needs_reconcile = false;
 
   // greatest(expires_at, grace, leeway), exclusive (R3); nullopt when lifetime
   // or when nothing was ever paid. Must agree with the generated column of the

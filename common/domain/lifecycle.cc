@@ -1,0 +1,237 @@
+#include "common/domain/lifecycle.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace tenure::domain {
+namespace {
+
+bool GivesAccessByState(Status status) {
+  return IsLive(status) || status == Status::kExpired;
+}
+
+std::string Key(absl::string_view type, absl::Time occurrence) {
+  return absl::StrCat(type, "/", absl::ToUnixMicros(occurrence));
+}
+
+// Terms that still count, for telling a renewal from an extension.
+int CountTerms(absl::Span<const PaidTerm> terms) {
+  return static_cast<int>(
+      std::count_if(terms.begin(), terms.end(),
+                    [](const PaidTerm& term) { return !term.taken_back; }));
+}
+
+int64_t RefundedBefore(absl::Span<const PaidTerm> terms,
+                       const std::string& payment_key) {
+  for (const PaidTerm& term : terms) {
+    if (term.payment_key == payment_key) return term.refunded_minor;
+  }
+  return 0;
+}
+
+// Collects the events of one transition.
+class Announcer {
+ public:
+  Announcer(const std::optional<absl::Time>& old_access_until,
+            Transition& transition)
+      : old_access_until_(old_access_until), transition_(transition) {}
+
+  DomainEvent& Announce(absl::string_view type, std::string key,
+                        absl::Time effective_at) {
+    DomainEvent event;
+    event.type = absl::StrCat("subscription.", type);
+    event.business_key = std::move(key);
+    event.episode = transition_.state.lifecycle.episode;
+    event.effective_at = effective_at;
+    event.old_access_until = old_access_until_;
+    event.access_until = transition_.state.subscription.AccessUntil();
+    transition_.events.push_back(std::move(event));
+    return transition_.events.back();
+  }
+
+ private:
+  const std::optional<absl::Time> old_access_until_;
+  Transition& transition_;
+};
+
+std::string Text(absl::Time time) {
+  return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
+}
+
+}  // namespace
+
+Subscription Lapse(Subscription folded, absl::Time now) {
+  if (folded.next_plan_at && *folded.next_plan_at <= now) {
+    folded.plan = std::exchange(folded.next_plan, "");
+    folded.plan_revision = std::exchange(folded.next_plan_revision, 0);
+    folded.next_plan_at.reset();
+  }
+  if (!IsLive(folded.status)) return folded;
+  const std::optional<absl::Time> end = folded.AccessUntil();
+  if (folded.pause_at && *folded.pause_at <= now &&
+      (!end || *folded.pause_at < *end)) {
+    folded.status = Status::kPaused;
+    return folded;
+  }
+  if (!folded.lifetime && end && *end <= now) {
+    folded.status = Status::kExpired;
+  }
+  return folded;
+}
+
+Transition Advance(const std::optional<SubscriptionState>& before,
+                   absl::Span<const PaidTerm> terms_before,
+                   const Projection& projection, absl::Time now) {
+  Transition transition;
+  const SubscriptionState old = before.value_or(SubscriptionState{});
+  SubscriptionState& state = transition.state;
+  state.subscription = Lapse(projection.subscription, now);
+  state.lifecycle = old.lifecycle;
+  const Subscription& was = old.subscription;
+  const Subscription& is = state.subscription;
+  const Occurrences& when = projection.occurrences;
+  const std::optional<absl::Time> end = is.AccessUntil();
+
+  const bool was_expired = was.status == Status::kExpired;
+  const bool is_expired = is.status == Status::kExpired;
+  // A new end later than the recorded one means it lived on in between. An end
+  // that is taken back or revoked afterwards is no second life.
+  const bool revived =
+      was_expired &&
+      (IsLive(is.status) || (is_expired && end > old.lifecycle.expired_at));
+  // Nor is it before it comes back: its end may have been told by then, and an
+  // episode has one.
+  const bool came_back =
+      (was.status == Status::kCanceled || was.status == Status::kRevoked) &&
+      GivesAccessByState(is.status);
+  if (revived || came_back) ++state.lifecycle.episode;
+  if (!is_expired) {
+    state.lifecycle.expired_at.reset();
+  } else if (!was_expired || revived) {
+    state.lifecycle.expired_at = now;
+  }
+
+  Announcer announcer(was.AccessUntil(), transition);
+  const auto episode = [&](absl::string_view type) {
+    return absl::StrCat(type, "/", state.lifecycle.episode);
+  };
+  if (!before.has_value()) {
+    announcer.Announce("created", "created", is.starts_at.value_or(now));
+  }
+  const bool gave = GivesAccessByState(was.status);
+  const bool gives = GivesAccessByState(is.status);
+  if (!gave && was.status != Status::kPaused && gives) {
+    announcer.Announce("activated", episode("activated"),
+                       is.starts_at.value_or(now));
+  } else if (was.status == Status::kPaused && gives) {
+    announcer.Announce("resumed", Key("resumed", when.resumed), when.resumed);
+  }
+  if ((gave || was.status == Status::kPaused) &&
+      (gives || is.status == Status::kPaused)) {
+    if (is.lifetime != was.lifetime && is.lifetime) {
+      announcer.Announce("renewed", "renewed/lifetime", now);
+    } else if (was.expires_at && is.expires_at &&
+               *is.expires_at > *was.expires_at) {
+      const bool renewed =
+          CountTerms(projection.terms) > CountTerms(terms_before);
+      const absl::string_view type = renewed ? "renewed" : "extended";
+      announcer.Announce(type, Key(type, *is.expires_at), *was.expires_at);
+    }
+  }
+  if (is.status == Status::kPastDue && was.status != Status::kPastDue) {
+    const absl::Time due = is.expires_at.value_or(now);
+    announcer.Announce("past_due", Key("past_due", due), due);
+  }
+  if (IsLive(is.status) && is.grace_period_ends_at &&
+      !was.grace_period_ends_at) {
+    announcer
+        .Announce("entered_grace",
+                  Key("entered_grace", is.expires_at.value_or(now)),
+                  is.expires_at.value_or(now))
+        .data.emplace_back("ends_at", Text(*is.grace_period_ends_at));
+  }
+  if (was.status == Status::kPastDue &&
+      (is.status == Status::kActive || is.status == Status::kTrialing)) {
+    announcer.Announce("recovered",
+                       Key("recovered", was.expires_at.value_or(now)), now);
+  }
+  if (IsLive(is.status) && is.cancel_at && is.cancel_at != was.cancel_at) {
+    announcer
+        .Announce("cancel_scheduled",
+                  absl::StrCat(Key("cancel_scheduled", when.cancel_scheduled),
+                               "/", absl::ToUnixMicros(*is.cancel_at)),
+                  *is.cancel_at)
+        .data.emplace_back("ends_at", Text(*is.cancel_at));
+  }
+  if (IsLive(is.status) && was.cancel_at && !is.cancel_at) {
+    announcer.Announce("cancel_reverted",
+                       Key("cancel_reverted", when.cancel_reverted),
+                       when.cancel_reverted);
+  }
+  if (before.has_value() && !was.plan.empty() &&
+      (is.plan != was.plan || is.plan_revision != was.plan_revision)) {
+    DomainEvent& event = announcer.Announce(
+        "plan_changed",
+        absl::StrCat(
+            Key("plan_changed", was.next_plan_at.value_or(when.plan_changed)),
+            "/", is.plan, "/", is.plan_revision),
+        was.next_plan_at && *was.next_plan_at <= now ? *was.next_plan_at
+                                                     : when.plan_changed);
+    event.data = {{"old_plan", was.plan}, {"plan", is.plan}};
+  }
+  if (is.status == Status::kPaused && was.status != Status::kPaused) {
+    const absl::Time at = is.pause_at.value_or(now);
+    announcer.Announce("paused", Key("paused", at), at);
+  }
+  for (const PaidTerm& term : projection.terms) {
+    const int64_t refunded = RefundedBefore(terms_before, term.payment_key);
+    if (term.refunded_minor == refunded) continue;
+    const absl::string_view type =
+        term.refunded_minor > refunded ? "refunded" : "refund_reversed";
+    DomainEvent& event =
+        announcer.Announce(type,
+                           absl::StrCat(type, "/", term.payment_key, "/",
+                                        refunded, "-", term.refunded_minor),
+                           now);
+    event.data = {{"payment", term.payment_key},
+                  {"refunded_minor", absl::StrCat(term.refunded_minor)},
+                  {"amount_minor", absl::StrCat(term.amount_minor)}};
+  }
+  if (is.subject_id != was.subject_id && before.has_value()) {
+    announcer.Announce("transferred", Key("transferred", when.transferred),
+                       when.transferred);
+  }
+  if (is.status == Status::kRevoked && was.status != Status::kRevoked) {
+    announcer.Announce("revoked", Key("revoked", when.revoked), when.revoked);
+  }
+  if (is.status == Status::kCanceled && was.status != Status::kCanceled) {
+    announcer.Announce("canceled", Key("canceled", when.ended), when.ended);
+  }
+  if (is_expired && (!was_expired || revived)) {
+    announcer.Announce("expired", episode("expired"), *end);
+  }
+
+  transition.changed = !before.has_value() || was != is ||
+                       old.lifecycle != state.lifecycle ||
+                       !transition.events.empty();
+  return transition;
+}
+
+void NumberEvents(absl::Span<const std::string> announced,
+                  Transition& transition) {
+  auto& events = transition.events;
+  events.erase(
+      std::remove_if(events.begin(), events.end(),
+                     [&](const DomainEvent& event) {
+                       return std::find(announced.begin(), announced.end(),
+                                        event.business_key) != announced.end();
+                     }),
+      events.end());
+  for (DomainEvent& event : events) {
+    event.seq = ++transition.state.lifecycle.event_seq;
+  }
+}
+
+}  // namespace tenure::domain
