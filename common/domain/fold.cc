@@ -353,6 +353,8 @@ Layout LayOut(const FoldState& state) {
     term.internal = payment.internal();
     term.amount_minor = payment.amount_minor();
     term.refunded_minor = RefundedMinor(payment);
+    term.plan = payment.plan();
+    term.plan_revision = payment.plan_revision();
     const absl::Duration shift =
         payment.stacked() ? moved : absl::ZeroDuration();
     term.starts_at = At(payment.starts_at()) - shift;
@@ -511,6 +513,9 @@ class Stepping {
     if (!starts_at || !trial_end || *trial_end <= *starts_at) return;
     s_.set_starts_at(std::min(s_.starts_at(), *starts_at));
     if (s_.trial_revoked()) return;
+    if (!s_.has_trial_plan() && !fact_.plan().empty()) {
+      NamePlan(*s_.mutable_trial_plan(), *starts_at);
+    }
     if (!s_.has_trial_ends_at() || s_.trial_ends_at() < *trial_end) {
       s_.set_trial_ends_at(*trial_end);
     }
@@ -697,6 +702,8 @@ class Stepping {
     payment.set_amount_minor(paid.amount_minor());
     payment.set_currency(paid.currency());
     payment.set_internal(internal_);
+    payment.set_plan(fact_.plan());
+    payment.set_plan_revision(fact_.plan_revision());
     payment.set_paid_at(
         Micros(paid.has_paid_at(), paid.paid_at()).value_or(at_));
     AddAliases(paid, payment);
@@ -1114,6 +1121,8 @@ Projection Project(const FoldState& s) {
   Layout layout = LayOut(s);
   projection.terms = std::move(layout.terms);
   projection.trial_ends_at = At(s.has_trial_ends_at(), s.trial_ends_at());
+  projection.trial_plan = s.trial_plan().name();
+  projection.trial_plan_revision = s.trial_plan().revision();
   Occurrences& when = projection.occurrences;
   when.cancel_reverted = At(s.cancel_reverted_at());
   when.revoked = At(s.revoked_order_at());
@@ -1265,20 +1274,22 @@ std::vector<QuotaTerm> QuotaTerms(const Projection& projection) {
   const Subscription& s = projection.subscription;
   std::vector<QuotaTerm> terms;
   const auto add = [&](std::string key, int term_no, absl::Time from,
-                       absl::Time to, bool stacked) {
+                       absl::Time to, bool stacked, std::string plan,
+                       int64_t plan_revision) {
     if (s.expires_at) to = std::min(to, *s.expires_at);
-    terms.push_back(
-        {std::move(key), term_no, from, std::max(from, to), stacked});
+    terms.push_back({std::move(key), term_no, from, std::max(from, to), stacked,
+                     std::move(plan), plan_revision});
   };
   if (projection.trial_ends_at && s.starts_at) {
-    add("trial", 0, *s.starts_at, *projection.trial_ends_at, false);
+    add("trial", 0, *s.starts_at, *projection.trial_ends_at, false,
+        projection.trial_plan, projection.trial_plan_revision);
   }
   for (const PaidTerm& term : projection.terms) {
     // Without an end there is no number of months.
     if (term.ends_at == absl::InfiniteFuture()) continue;
     // The first term of a row brings its first period with the payment.
     add(term.payment_key, term.term_no, term.starts_at, term.ends_at,
-        term.stacked && term.term_no > 1);
+        term.stacked && term.term_no > 1, term.plan, term.plan_revision);
   }
   return terms;
 }

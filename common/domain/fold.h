@@ -81,6 +81,9 @@ struct PaidTerm {
   bool internal = false;
   int64_t amount_minor = 0;
   int64_t refunded_minor = 0;
+  // What was bought; empty and 0 when no fact named it.
+  std::string plan;
+  int64_t plan_revision = 0;
 
   friend bool operator==(const PaidTerm&, const PaidTerm&) = default;
 };
@@ -107,6 +110,8 @@ struct Projection {
   // Sorted by term_no.
   std::vector<PaidTerm> terms;
   std::optional<absl::Time> trial_ends_at;
+  std::string trial_plan;
+  int64_t trial_plan_revision = 0;
   Occurrences occurrences;
 
   friend bool operator==(const Projection&, const Projection&) = default;
@@ -131,7 +136,8 @@ Projection Project(const FoldState& state);
 absl::StatusOr<Projection> Fold(absl::Span<const OrderedFact> facts);
 
 // The paid stretches that bring quota: each term, and the trial, cut at the end
-// of access.
+// of access. A term brings the quota of the plan it was bought under; a change
+// of plan moves none of it.
 std::vector<QuotaTerm> QuotaTerms(const Projection& projection);
 
 }  // namespace tenure::domain

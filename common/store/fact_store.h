@@ -7,11 +7,20 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "common/db/connection.h"
 #include "common/domain/fold.h"
+#include "common/domain/plan.h"
+#include "common/domain/subscription.h"
 #include "tenure/subscription/v1/fact.pb.h"
 
 namespace tenure::store {
+
+// Stores facts and moves the projection to what they add up to (R5). All
+// functions work inside the caller's transaction and keep the lock order of
+// R8: subject, prepaid chain, creation of the subscription, locks of
+// subscriptions by ascending id, quota schedule, sink streams.
 
 // A configured route as the database knows it.
 struct Route {
@@ -32,6 +41,8 @@ struct FactBatch {
   std::string subject;
   // What was bought; empty when the event does not say.
   std::string product_id;
+  // The payment_order that the event settles; empty for none.
+  std::string order_id;
   // The provider's id of the event (part of the facts' order), and the inbox
   // row.
   std::string event_id;
@@ -43,16 +54,15 @@ struct FactBatch {
 struct Destination {
   // Set when the subscription exists; its row is then locked.
   std::optional<int64_t> subscription_id;
-  // Set when it is to be created.
+  // Set when it is to be created, or chosen from the prepaid chain.
   std::string subject;
-  int64_t plan_id = 0;
+  std::optional<domain::Plan> plan;
+  // A single payment that stacks onto the subject's prepaid chain of the plan.
+  bool prepaid = false;
   // Set when the facts cannot be applied yet; snake case, stored as the
-  // event's reason: "no_subject", "unknown_plan", "subject_conflict".
+  // event's reason: "no_subject", "unknown_plan", "unknown_subscription",
+  // "unknown_payment", "unknown_order", "subject_conflict".
   std::string parked;
-  // What the facts contradict without being wrong, stored as the applied
-  // event's reason: "plan_differs", when the money was for another plan than
-  // the subscription has. The plan stays: changing it is a fact of its own.
-  std::string remark;
 };
 
 struct AppliedFacts {
@@ -61,18 +71,85 @@ struct AppliedFacts {
   bool changed = false;
 };
 
-// Stores facts and moves the projection to what they add up to. All functions
-// work inside the caller's transaction and keep the lock order of R8: subject,
-// creation of the subscription, lock of the subscription.
-
 // Finds the subscription (and locks it) or what is needed to create it.
 absl::StatusOr<Destination> Resolve(db::Transaction& tx,
                                     const FactBatch& batch);
 
-// Stores the facts of a resolved batch, folds all facts of the subscription,
-// and writes row, history, outbox and payments. `destination.parked` is empty.
+// Stores the facts of a resolved batch, adds them up, and writes row, history,
+// outbox, payments and quota schedule; a period that is due is released with
+// it. `destination.parked` is empty.
+//
+// What a fact needs from the catalogue (plan and revision, grace, the outcome
+// of policies) is stamped here, when it is first stored, and never again.
 absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
                                    const Destination& destination);
+
+// A subscription under its row lock.
+struct LockedSubscription {
+  int64_t id = 0;
+  int64_t subject_id = 0;
+  Route route;
+  std::string account;
+  bool prepaid = false;
+  // The plan revision in force.
+  domain::Plan plan;
+  domain::SubscriptionState state;
+  // What its facts added up to before; folded anew when the stored sum is
+  // another revision's.
+  domain::FoldState fold;
+  // The database's time, at which the row is judged.
+  absl::Time now;
+};
+
+// NOT_FOUND (SUBSCRIPTION_NOT_FOUND) when there is none in this environment.
+absl::StatusOr<LockedSubscription> LockSubscription(
+    db::Transaction& tx, int64_t subscription_id,
+    absl::string_view environment);
+
+// Who asks for a change, and why; stored with every fact and event of it.
+struct Author {
+  // Idempotency key of the request; the facts' event id.
+  std::string request_id;
+  std::string actor;
+  std::string reason;
+};
+
+// Adds facts of the internal layer to a locked subscription. Layer, order_at
+// (the database's time, later than every internal fact before), ordinals and
+// what the catalogue says are stamped here.
+absl::StatusOr<AppliedFacts> ApplyInternal(db::Transaction& tx,
+                                           const LockedSubscription& locked,
+                                           std::vector<domain::Fact> facts,
+                                           const Author& author);
+
+// A subscription that an operator or another service gives.
+struct NewGrant {
+  std::string subject;
+  domain::Plan plan;
+  // "live" or "test".
+  std::string environment;
+  // The database's time when absent.
+  std::optional<absl::Time> starts_at;
+  // nullopt for lifetime, which the plan must allow.
+  std::optional<absl::Time> expires_at;
+  // Unique among grants of the environment when set: a second grant of the
+  // same key is the first one's subscription (bulk import). Up to 255 bytes.
+  std::string external_key;
+};
+
+// Creates the subscription on the route "internal" of the environment and adds
+// its first term. `author.request_id` names the term.
+absl::StatusOr<AppliedFacts> Grant(db::Transaction& tx, const NewGrant& grant,
+                                   const Author& author);
+
+// Applies to a locked row what time alone does (Lapse), with its events.
+absl::StatusOr<AppliedFacts> LapseLocked(db::Transaction& tx,
+                                         const LockedSubscription& locked,
+                                         absl::string_view cause);
+
+// The id of a subject, made when it is new.
+absl::StatusOr<int64_t> EnsureSubject(db::Transaction& tx,
+                                      const std::string& external_id);
 
 // Registers a route by name and returns it. FAILED_PRECONDITION when the name
 // is already used with another kind or environment.
