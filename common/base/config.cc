@@ -49,6 +49,10 @@ constexpr char kEnvironmentPrefix[] = "TENURE_";
 constexpr char kFileVariable[] = "TENURE_CONFIG";
 // A configuration is small; a larger file is a wrong path.
 constexpr size_t kMaxFileBytes = 1024 * 1024;
+// Room for a catalogue of some ten thousand plans.
+constexpr size_t kMaxDocumentBytes = 16 * 1024 * 1024;
+// What errors about a file as a whole are about.
+constexpr char kWholeFile[] = "configuration file";
 constexpr size_t kMaxQuotedBytes = 80;
 
 // -- Fields ------------------------------------------------------------------
@@ -263,10 +267,24 @@ std::string Quoted(absl::string_view text) {
 // Errors of one load, in the order found.
 class Errors {
  public:
+  // For a configuration, or into `document`.
+  explicit Errors(Document* document = nullptr) : document_(document) {}
+
   // "key: what (source)"
   void Add(absl::string_view key, absl::string_view what,
            absl::string_view source) {
-    lines_.push_back(absl::StrCat(key, ": ", what, " (", source, ")"));
+    if (document_ == nullptr) {
+      lines_.push_back(absl::StrCat(key, ": ", what, " (", source, ")"));
+      return;
+    }
+    DocumentError error;
+    // A source without a line is the file itself.
+    if (absl::ConsumePrefix(&source, absl::StrCat(document_->file, ":"))) {
+      (void)absl::SimpleAtoi(source, &error.line);
+    }
+    if (key != kWholeFile) error.key = std::string(key);
+    error.what = std::string(what);
+    document_->errors.push_back(std::move(error));
   }
   void Add(std::string line) { lines_.push_back(std::move(line)); }
   bool empty() const { return lines_.empty(); }
@@ -281,6 +299,7 @@ class Errors {
   }
 
  private:
+  Document* const document_;
   std::vector<std::string> lines_;
 };
 
@@ -516,7 +535,7 @@ std::string KindOf(const YAML::Node& node) {
   }
 }
 
-std::optional<std::string> ReadFile(const std::string& path,
+std::optional<std::string> ReadFile(const std::string& path, size_t max_bytes,
                                     std::string* wrong) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
@@ -536,9 +555,9 @@ std::optional<std::string> ReadFile(const std::string& path,
     }
     if (n == 0) break;
     text.append(buffer, static_cast<size_t>(n));
-    if (text.size() > kMaxFileBytes) {
-      *wrong = absl::StrCat(Quoted(path), " is larger than ", kMaxFileBytes,
-                            " bytes");
+    if (text.size() > max_bytes) {
+      *wrong =
+          absl::StrCat(Quoted(path), " is larger than ", max_bytes, " bytes");
       ::close(fd);
       return std::nullopt;
     }
@@ -548,24 +567,24 @@ std::optional<std::string> ReadFile(const std::string& path,
 }
 
 // Reads the file; nullopt after adding an error.
-std::optional<YamlFile> LoadYaml(const std::string& path,
+std::optional<YamlFile> LoadYaml(const std::string& path, size_t max_bytes,
                                  absl::string_view named_by, Errors* errors) {
   std::string wrong;
-  const std::optional<std::string> text = ReadFile(path, &wrong);
+  const std::optional<std::string> text = ReadFile(path, max_bytes, &wrong);
   if (!text.has_value()) {
-    errors->Add("configuration file", wrong, named_by);
+    errors->Add(kWholeFile, wrong, named_by);
     return std::nullopt;
   }
   YamlFile file{path, YAML::Node()};
   try {
     const std::vector<YAML::Node> documents = YAML::LoadAll(*text);
     if (documents.size() > 1) {
-      errors->Add("configuration file", "must hold one YAML document", path);
+      errors->Add(kWholeFile, "must hold one YAML document", path);
       return std::nullopt;
     }
     if (!documents.empty()) file.root = documents.front();
   } catch (const YAML::Exception& error) {
-    errors->Add("configuration file",
+    errors->Add(kWholeFile,
                 absl::StrCat("is not YAML: ", absl::CHexEscape(error.msg)),
                 absl::StrCat(path, ":", error.mark.line + 1));
     return std::nullopt;
@@ -580,11 +599,12 @@ class Loader {
  public:
   Loader(const std::map<std::string, RawValue>& flags,
          const std::map<std::string, RawValue>& variables, const YamlFile* file,
-         bool flags_complete, Errors* errors)
+         bool flags_complete, Document* document, Errors* errors)
       : flags_(flags),
         variables_(variables),
         file_(file),
         flags_complete_(flags_complete),
+        document_(document),
         errors_(*errors) {}
 
   // `node` is the mapping for `message` in the file, absent or null for none.
@@ -603,6 +623,10 @@ class Loader {
         child.emplace(found->second);
       }
       if (IsSection(field)) {
+        // A document tells a section that it leaves out from an empty one.
+        if (document_ != nullptr && (!child.has_value() || child->IsNull())) {
+          continue;
+        }
         Apply(key, in_list, child,
               message->GetReflection()->MutableMessage(message, &field));
       } else if (IsMessageList(field)) {
@@ -615,6 +639,31 @@ class Loader {
   }
 
  private:
+  static std::string NameOf(const std::string& prefix) {
+    return prefix.empty() ? std::string(kWholeFile) : prefix;
+  }
+
+  void RecordLine(const std::string& key, const YAML::Node& node) {
+    if (document_ != nullptr) {
+      document_->lines.emplace(key, node.Mark().line + 1);
+    }
+  }
+
+  // Of a choice between keys, one is given.
+  void CheckOneOf(const std::string& key, const FieldDescriptor& field,
+                  const std::map<std::string, YAML::Node>& earlier,
+                  const std::string& source) {
+    const auto* oneof = field.real_containing_oneof();
+    if (oneof == nullptr) return;
+    for (int i = 0; i < oneof->field_count(); ++i) {
+      const std::string& other = oneof->field(i)->name();
+      if (other == field.name() || earlier.count(other) == 0) continue;
+      errors_.Add(key, absl::StrCat("cannot be given together with ", other),
+                  source);
+      return;
+    }
+  }
+
   // The entries of a mapping; unknown and repeated keys become errors.
   std::map<std::string, YAML::Node> Children(
       const std::string& prefix, const Descriptor& type,
@@ -624,7 +673,7 @@ class Loader {
     if (!node.has_value() || node->IsNull()) return children;
     if (!node->IsMap()) {
       errors_.Add(
-          prefix.empty() ? "configuration file" : prefix,
+          NameOf(prefix),
           absl::StrCat("must be a mapping of settings, found ", KindOf(*node)),
           SourceOf(*file_, *node));
       return children;
@@ -637,7 +686,7 @@ class Loader {
       const std::string source = SourceOf(*file_, entry.first);
       if (!entry.first.IsScalar()) {
         errors_.Add(
-            prefix.empty() ? "configuration file" : prefix,
+            NameOf(prefix),
             absl::StrCat("a key must be a name, found ", KindOf(entry.first)),
             source);
         continue;
@@ -650,10 +699,13 @@ class Loader {
                     source);
         continue;
       }
+      CheckOneOf(key, *type.FindFieldByName(name), children, source);
       const auto [first, inserted] = children.emplace(name, entry.second);
       if (!inserted) {
         errors_.Add(key, "is set twice in the file", source);
+        continue;
       }
+      RecordLine(key, entry.first);
     }
     return children;
   }
@@ -675,8 +727,9 @@ class Loader {
       return;
     }
     for (size_t i = 0; i < node->size(); ++i) {
-      Apply(absl::StrCat(key, "[", i, "]"), true,
-            std::optional<YAML::Node>((*node)[i]),
+      const std::string entry = absl::StrCat(key, "[", i, "]");
+      RecordLine(entry, (*node)[i]);
+      Apply(entry, true, std::optional<YAML::Node>((*node)[i]),
             message->GetReflection()->AddMessage(message, &field));
     }
   }
@@ -816,6 +869,8 @@ class Loader {
   // False when the command line could not be read to its end, so that a value
   // that seems to be missing may stand there.
   const bool flags_complete_;
+  // Set when the file is a document and no configuration.
+  Document* const document_;
   Errors& errors_;
 };
 
@@ -1199,9 +1254,9 @@ absl::Status Load(int argc, const char* const* argv,
   bool complete = line.complete;
   if (path.has_value()) {
     if (path->empty()) {
-      errors.Add("configuration file", "its name is empty", named_by);
+      errors.Add(kWholeFile, "its name is empty", named_by);
     } else {
-      file = LoadYaml(*path, named_by, &errors);
+      file = LoadYaml(*path, kMaxFileBytes, named_by, &errors);
       how->file = *path;
     }
     // What stands in an unreadable file cannot be called missing.
@@ -1209,7 +1264,8 @@ absl::Status Load(int argc, const char* const* argv,
   }
 
   Loader loader(line.values, variables.values,
-                file.has_value() ? &*file : nullptr, complete, &errors);
+                file.has_value() ? &*file : nullptr, complete, nullptr,
+                &errors);
   std::optional<YAML::Node> root;
   if (file.has_value()) root.emplace(file->root);
   loader.Apply("", false, root, config);
@@ -1244,6 +1300,62 @@ absl::Status LoadConfig(int argc, const char* const* argv,
                         absl::string_view description, Message* config,
                         LoadedFrom* how) {
   return LoadConfig(argc, argv, environ, program, description, config, how);
+}
+
+int Document::LineOf(absl::string_view key) const {
+  while (!key.empty()) {
+    const auto found = lines.find(std::string(key));
+    if (found != lines.end()) return found->second;
+    const size_t end = key.find_last_of(".[");
+    key = key.substr(0, end == absl::string_view::npos ? 0 : end);
+  }
+  return 0;
+}
+
+absl::Status Document::ToStatus() const {
+  if (errors.empty()) return absl::OkStatus();
+  std::vector<DocumentError> sorted = errors;
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const DocumentError& a, const DocumentError& b) {
+                     return a.line < b.line;
+                   });
+  std::string text = absl::StrCat(
+      file, " has ",
+      sorted.size() == 1 ? "an error" : absl::StrCat(sorted.size(), " errors"),
+      ":");
+  for (const DocumentError& error : sorted) {
+    absl::StrAppend(&text, "\n", file,
+                    error.line > 0 ? absl::StrCat(":", error.line) : "", ": ",
+                    error.key, error.key.empty() ? "" : ": ", error.what);
+  }
+  return absl::InvalidArgumentError(text);
+}
+
+Document LoadDocument(absl::string_view path, Message* message) {
+  message->Clear();
+  Document document;
+  document.file = std::string(path);
+  Errors errors(&document);
+  try {
+    std::vector<Setting> fields;
+    if (const absl::Status status =
+            CollectSettings(*message->GetDescriptor(), "", false, &fields);
+        !status.ok()) {
+      errors.Add(kWholeFile, status.message(), document.file);
+      return document;
+    }
+    const std::optional<YamlFile> file =
+        LoadYaml(document.file, kMaxDocumentBytes, document.file, &errors);
+    if (!file.has_value()) return document;
+    const std::map<std::string, RawValue> none;
+    Loader loader(none, none, &*file, true, &document, &errors);
+    loader.Apply("", true, std::optional<YAML::Node>(file->root), message);
+  } catch (const std::exception& error) {
+    errors.Add(kWholeFile,
+               absl::StrCat("cannot be read: ", absl::CHexEscape(error.what())),
+               document.file);
+  }
+  return document;
 }
 
 std::string PrintConfig(const Message& config) {

@@ -1,6 +1,7 @@
 #ifndef TENURE_COMMON_BASE_CONFIG_H_
 #define TENURE_COMMON_BASE_CONFIG_H_
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,40 @@ absl::Status LoadConfig(int argc, const char* const* argv,
 // The YAML of a filled `config`, which loads again to an equal message except
 // that secrets read "[redacted]". Settings without a value are left out.
 std::string PrintConfig(const google::protobuf::Message& config);
+
+// Something wrong with a document.
+struct DocumentError {
+  // From 1; 0 for the file as a whole.
+  int line = 0;
+  // "plans[1].quotas[0].amount"; empty for the file as a whole.
+  std::string key;
+  std::string what;
+};
+
+// A YAML file that is no configuration: where its keys stand and what is wrong
+// with it.
+struct Document {
+  std::string file;
+  // Every known key that the file gives, with its line, and every entry of a
+  // list ("plans[1]").
+  std::map<std::string, int> lines;
+  std::vector<DocumentError> errors;
+
+  // The line of a key, or of the nearest one around it that the file gives; 0
+  // for none.
+  int LineOf(absl::string_view key) const;
+
+  // OK without errors, else INVALID_ARGUMENT with all of them in order of their
+  // lines, one a line: "catalog.yaml:14: plans[1].name: is required".
+  absl::Status ToStatus() const;
+};
+
+// Fills `message` from a YAML file by the strict rules above, without flags and
+// environment. The caller may add errors of his own before ToStatus. Unlike in
+// a configuration a message that the file leaves out stays unset, and a file
+// may have 16 MiB. No exception leaves it.
+Document LoadDocument(absl::string_view path,
+                      google::protobuf::Message* message);
 
 }  // namespace tenure
 

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 
 namespace tenure::tenurectl {
 
@@ -20,8 +21,14 @@ struct DatabaseOptions {
 absl::Status MigrateUp(const DatabaseOptions& options);
 absl::Status ShowMigrations(const DatabaseOptions& options);
 absl::Status ValidateMigrations(const DatabaseOptions& options);
+
+// With `dry_run` says what it would do and writes nothing.
 absl::Status ApplyCatalogFile(const DatabaseOptions& options,
-                              const std::string& file);
+                              const std::string& file, bool dry_run);
+// Whether applying the file would change something.
+absl::StatusOr<bool> DiffCatalogFile(const DatabaseOptions& options,
+                                     const std::string& file);
+absl::Status ExportCatalogFile(const DatabaseOptions& options);
 
 struct CheckOptions {
   std::string address;

@@ -6,16 +6,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/base/config.h"
 #include "common/base/secret_file.h"
 #include "common/base/status_macros.h"
 #include "common/db/migrator.h"
-#include "common/db/pool.h"
-#include "common/store/catalog_store.h"
 #include "tools/tenurectl/commands.h"
+#include "tools/tenurectl/database.h"
 
 namespace tenure::tenurectl {
-namespace {
 
 absl::StatusOr<db::ConnectionOptions> ConnectionOptionsOf(
     const DatabaseOptions& options) {
@@ -31,6 +28,8 @@ absl::StatusOr<db::ConnectionOptions> ConnectionOptionsOf(
   connection.statement_timeout = absl::Minutes(30);
   return connection;
 }
+
+namespace {
 
 absl::StatusOr<std::unique_ptr<db::Connection>> Connect(
     const DatabaseOptions& options) {
@@ -86,32 +85,6 @@ absl::Status ValidateMigrations(const DatabaseOptions& options) {
   ASSIGN_OR_RETURN(const auto connection, Connect(options));
   RETURN_IF_ERROR(db::ValidateSchema(*connection));
   std::printf("the schema is the one this version works on\n");
-  return absl::OkStatus();
-}
-
-absl::Status ApplyCatalogFile(const DatabaseOptions& options,
-                              const std::string& file) {
-  catalog::v1::Catalog catalog;
-  LoadedFrom how;
-  // The catalogue is read by the rules of the configuration: typed and strict.
-  // It has no environment variables.
-  const std::string flag = absl::StrCat("--config=", file);
-  const char* const argv[] = {"tenurectl", flag.c_str()};
-  const char* const environment[] = {nullptr};
-  RETURN_IF_ERROR(
-      LoadConfig(2, argv, environment, "tenurectl", "", &catalog, &how));
-  db::PoolOptions pool_options;
-  ASSIGN_OR_RETURN(pool_options.connection, ConnectionOptionsOf(options));
-  pool_options.size = 1;
-  db::Pool pool(std::move(pool_options));
-  ASSIGN_OR_RETURN(const store::CatalogChanges changes,
-                   store::ApplyCatalog(pool, catalog));
-  std::printf("%d plans read; revised: %s; provider products changed: %d\n",
-              catalog.plans_size(),
-              changes.revised_plans.empty()
-                  ? "none"
-                  : absl::StrJoin(changes.revised_plans, ", ").c_str(),
-              changes.changed_products);
   return absl::OkStatus();
 }
 

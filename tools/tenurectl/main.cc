@@ -15,8 +15,17 @@ namespace {
 // Exit codes: 0 done, 1 failed, 2 wrong usage (CLI11's own codes become 2).
 constexpr int kFailed = 1;
 constexpr int kUsage = 2;
+// Those of `catalog diff` follow diff(1).
+constexpr int kDiffers = 1;
+constexpr int kDiffFailed = 2;
 
 using Command = std::function<absl::Status()>;
+
+// What main returns, where a command says more than done or failed.
+struct ExitCodes {
+  int done = 0;
+  int failed = kFailed;
+};
 
 void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options) {
   app->add_option("--conninfo", options->conninfo,
@@ -55,17 +64,40 @@ void AddMigrate(CLI::App* root, Command* chosen) {
       [chosen] { *chosen = [] { return ValidateMigrations(options); }; });
 }
 
-void AddCatalog(CLI::App* root, Command* chosen) {
+void AddCatalog(CLI::App* root, Command* chosen, ExitCodes* codes) {
   static DatabaseOptions options;
   static std::string file;
+  static bool dry_run = false;
   CLI::App* catalog = root->add_subcommand("catalog", "what is sold");
   catalog->require_subcommand(1);
   CLI::App* apply =
       catalog->add_subcommand("apply", "brings the database to what FILE says");
   apply->add_option("FILE", file, "YAML file with the plans")->required();
+  apply->add_flag("--dry-run", dry_run,
+                  "says what it would do and writes nothing");
   AddDatabaseOptions(apply, &options);
-  apply->callback(
-      [chosen] { *chosen = [] { return ApplyCatalogFile(options, file); }; });
+  apply->callback([chosen] {
+    *chosen = [] { return ApplyCatalogFile(options, file, dry_run); };
+  });
+  CLI::App* diff = catalog->add_subcommand(
+      "diff",
+      "shows what applying FILE would change; exits with 0 for nothing, 1 for "
+      "something, 2 for an error");
+  diff->add_option("FILE", file, "YAML file with the plans")->required();
+  AddDatabaseOptions(diff, &options);
+  diff->callback([chosen, codes] {
+    codes->failed = kDiffFailed;
+    *chosen = [codes] {
+      const absl::StatusOr<bool> differs = DiffCatalogFile(options, file);
+      if (differs.value_or(false)) codes->done = kDiffers;
+      return differs.status();
+    };
+  });
+  CLI::App* dump = catalog->add_subcommand(
+      "export", "prints what is stored as a file for apply");
+  AddDatabaseOptions(dump, &options);
+  dump->callback(
+      [chosen] { *chosen = [] { return ExportCatalogFile(options); }; });
 }
 
 void AddCheck(CLI::App* root, Command* chosen) {
@@ -146,8 +178,9 @@ int Main(int argc, char** argv) {
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("tenurectl ") + TENURE_VERSION);
   Command chosen;
+  ExitCodes codes;
   AddMigrate(&app, &chosen);
-  AddCatalog(&app, &chosen);
+  AddCatalog(&app, &chosen, &codes);
   AddCheck(&app, &chosen);
   AddSubscription(&app, &chosen);
   AddJob(&app, &chosen);
@@ -158,10 +191,10 @@ int Main(int argc, char** argv) {
     return app.exit(e) == 0 ? 0 : kUsage;
   }
   const absl::Status status = chosen();
-  if (status.ok()) return 0;
+  if (status.ok()) return codes.done;
   std::fprintf(stderr, "tenurectl: %s\n",
                std::string(status.message()).c_str());
-  return kFailed;
+  return codes.failed;
 }
 
 }  // namespace

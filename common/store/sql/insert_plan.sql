@@ -1,1 +1,1 @@
-INSERT INTO plan (name, revision) VALUES ($1, $2) RETURNING id
+INSERT INTO plan (name, revision, definition) VALUES ($1, $2, $3) RETURNING id
