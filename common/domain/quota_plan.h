@@ -26,7 +26,7 @@ struct QuotaTerm {
   // and not with the payment (K5).
   bool stacked = false;
   // Whose quota it brings, for callers that hold terms of several plans.
-  std::string plan;
+  std::string plan = {};
   int64_t plan_revision = 0;
   // What the ends of its chain are counted from: the subscription's anchor. A
   // term that starts a whole number of months from it releases on its day, so
