@@ -12,6 +12,7 @@ struct Finding {
   // Of a grant: its end, InfiniteFuture for none. Of an ended one: when.
   absl::Time until = absl::InfiniteFuture();
   std::string plan;
+  FeatureValue value;
   bool in_grace = false;
 };
 
@@ -43,6 +44,14 @@ Finding Refuse(AccessReason reason, const std::string& plan) {
 }
 
 Finding Examine(const AccessCandidate& candidate, absl::Time now) {
+  if (candidate.is_default_plan) {
+    Finding grant;
+    grant.grants = true;
+    grant.reason = AccessReason::kDefaultPlan;
+    grant.plan = candidate.plan;
+    grant.value = candidate.value;
+    return grant;
+  }
   const Subscription& s = candidate.subscription;
   const bool next_plan_in_force = s.next_plan_at && *s.next_plan_at <= now;
   const std::string& plan =
@@ -72,6 +81,7 @@ Finding Examine(const AccessCandidate& candidate, absl::Time now) {
   Finding grant;
   grant.grants = true;
   grant.plan = plan;
+  grant.value = next_plan_in_force ? candidate.next_value : candidate.value;
   grant.until = end;
   if (s.pause_at) grant.until = std::min(grant.until, *s.pause_at);
   if (s.next_plan_at && !next_plan_in_force && !candidate.next_plan_grants) {
@@ -114,13 +124,16 @@ int Nearness(AccessReason reason) {
 // Total order over findings, so that the answer does not depend on the order
 // of the candidates.
 auto Preference(const Finding& finding, int64_t subscription_id) {
-  return std::make_tuple(finding.grants, Nearness(finding.reason),
-                         finding.until, -subscription_id);
+  // Whatever a subscription grants comes before the default plan.
+  return std::make_tuple(
+      finding.grants, finding.reason != AccessReason::kDefaultPlan,
+      Nearness(finding.reason), finding.until, -subscription_id);
 }
 
 // The instants after `now` at which Examine could answer otherwise.
 void CollectTransitions(const AccessCandidate& candidate, absl::Time now,
                         std::optional<absl::Time>* next) {
+  if (candidate.is_default_plan) return;
   const Subscription& s = candidate.subscription;
   for (const std::optional<absl::Time>& instant :
        {s.starts_at, s.expires_at, s.lifetime ? std::nullopt : s.AccessUntil(),
@@ -139,6 +152,7 @@ Verdict DecideAccess(absl::Span<const AccessCandidate> candidates,
   const AccessCandidate* best = nullptr;
   Finding best_finding;
   for (const AccessCandidate& candidate : candidates) {
+    if (candidate.is_default_plan && !candidate.plan_grants) continue;
     CollectTransitions(candidate, now, &verdict.next_transition_at);
     Finding finding = Examine(candidate, now);
     if (best == nullptr ||
@@ -156,8 +170,9 @@ Verdict DecideAccess(absl::Span<const AccessCandidate> candidates,
   }
   verdict.subscription_id = best->subscription_id;
   verdict.plan = best_finding.plan;
+  verdict.value = best_finding.value;
   verdict.in_grace = best_finding.in_grace;
-  verdict.will_renew = best->subscription.will_renew;
+  verdict.will_renew = !best->is_default_plan && best->subscription.will_renew;
   return verdict;
 }
 

@@ -17,6 +17,7 @@ enum class AccessReason {
   kTrial,
   kGrace,
   kLifetime,
+  kDefaultPlan,
   kNoSubscription,
   kFeatureNotInPlan,
   kNotStarted,
@@ -27,16 +28,30 @@ enum class AccessReason {
   kRevoked,
 };
 
+// How much of a feature a plan grants; neither for one that is only on.
+struct FeatureValue {
+  std::optional<int64_t> limit;
+  std::optional<int64_t> quantity;
+
+  friend bool operator==(const FeatureValue&, const FeatureValue&) = default;
+};
+
 // One subscription of the subject, with what its plans say about the feature
-// asked for.
+// asked for; or the default plan, which every subject has beneath its
+// subscriptions.
 struct AccessCandidate {
+  // The default plan: only `plan`, `plan_grants` and `value` count. It never
+  // ends, grants when no subscription does, and refuses nothing by itself.
+  bool is_default_plan = false;
   int64_t subscription_id = 0;
   Subscription subscription;
   std::string plan;
   bool plan_grants = false;
+  FeatureValue value;
   // The plan from subscription.next_plan_at on; unused without that instant.
   std::string next_plan;
   bool next_plan_grants = false;
+  FeatureValue next_value;
 };
 
 // An answer and how long it holds.
@@ -50,9 +65,11 @@ struct Verdict {
   // new fact; nullopt when time alone changes nothing.
   std::optional<absl::Time> next_transition_at;
   // The candidate that decided: the grantor that grants longest, or on a
-  // refusal the one that came closest. 0 for none.
+  // refusal the one that came closest. 0 for none and for the default plan.
   int64_t subscription_id = 0;
   std::string plan;
+  // What the plan of the grantor says; empty when refused.
+  FeatureValue value;
   bool in_grace = false;
   bool will_renew = false;
 

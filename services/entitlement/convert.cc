@@ -17,6 +17,8 @@ v1::AccessReason ToApi(domain::AccessReason reason) {
       return v1::ACCESS_REASON_GRACE;
     case domain::AccessReason::kLifetime:
       return v1::ACCESS_REASON_LIFETIME;
+    case domain::AccessReason::kDefaultPlan:
+      return v1::ACCESS_REASON_DEFAULT_PLAN;
     case domain::AccessReason::kNoSubscription:
       return v1::ACCESS_REASON_NO_SUBSCRIPTION;
     case domain::AccessReason::kFeatureNotInPlan:
@@ -61,7 +63,10 @@ void ToApi(const AccessAnswer& answer, v1::CheckResponse* response) {
         ToProto(*verdict.next_transition_at);
   }
   *response->mutable_decided_at() = ToProto(answer.decided_at);
-  if (verdict.subscription_id != 0) {
+  if (verdict.value.limit) response->set_limit(*verdict.value.limit);
+  if (verdict.value.quantity) response->set_quantity(*verdict.value.quantity);
+  if (verdict.subscription_id != 0 ||
+      verdict.reason == domain::AccessReason::kDefaultPlan) {
     v1::Grantor& grantor = *response->mutable_grantor();
     grantor.set_subscription_id(verdict.subscription_id);
     grantor.set_plan(verdict.plan);

@@ -10,6 +10,7 @@
 #include "common/db/pool.h"
 #include "services/entitlement/access_store.h"
 #include "services/entitlement/check_access.h"
+#include "services/entitlement/convert.h"
 #include "tests/integration/rows.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_database.h"
@@ -97,6 +98,8 @@ class Access : public ::testing::Test {
         return "grace";
       case AccessReason::kLifetime:
         return "lifetime";
+      case AccessReason::kDefaultPlan:
+        return "default plan";
       case AccessReason::kNoSubscription:
         return "no subscription";
       case AccessReason::kFeatureNotInPlan:
@@ -245,6 +248,73 @@ TEST_F(Access, WhoIsUnknownHasNone) {
             "no feature not in plan");
   EXPECT_EQ(Say(live_->Check("u1", std::nullopt, "EXPORT")),
             "no feature not in plan");
+}
+
+TEST_F(Access, TheDefaultPlanServesWhoeverNothingElseServes) {
+  ASSERT_OK(AddSubscriptions(
+      *session_, 2, kColumns,
+      "'ACTIVE', tenure_now() - interval '2 days', tenure_now() + (3 - 2 * i) "
+      "* interval '1 day'"));
+  Exec(
+      "WITH p AS (INSERT INTO plan (name, revision)"
+      "  VALUES ('free', 1), ('free', 2) RETURNING id, revision)"
+      "INSERT INTO plan_feature (plan_id, feature, limit_value)"
+      " SELECT id, 'export', revision FROM p;"
+      "INSERT INTO plan_feature (plan_id, feature, quantity_value)"
+      " SELECT id, 'seats', 4 FROM plan WHERE name = 'pro'");
+  // It is only a plan until it is the default.
+  EXPECT_EQ(Say(live_->Check("u2")), "no ended");
+  Exec("INSERT INTO default_plan (plan_name) VALUES ('free')");
+
+  // u1 has paid for a feature without a value, u2 did once, u3 never.
+  EXPECT_EQ(Say(live_->Check("u1")), "yes paid");
+  EXPECT_EQ(live_->Check("u1")->verdict.value, domain::FeatureValue{});
+  for (const char* subject : {"u2", "u3"}) {
+    ASSERT_OK_AND_ASSIGN(const AccessAnswer answer, live_->Check(subject));
+    EXPECT_EQ(Say(answer), "yes default plan");
+    EXPECT_EQ(answer.verdict.plan, "free");
+    EXPECT_EQ(answer.verdict.subscription_id, 0);
+    // The latest revision's.
+    EXPECT_EQ(answer.verdict.value.limit, 2);
+    EXPECT_EQ(answer.verdict.access_until, std::nullopt);
+    EXPECT_EQ(answer.verdict.next_transition_at, std::nullopt);
+  }
+  // From the very end on, in one answer after the other.
+  const absl::Time end = Instant("u1", "access_until");
+  EXPECT_EQ(Say(live_->Check("u1", end - kTick)), "yes paid");
+  EXPECT_EQ(live_->Check("u1", end - kTick)->verdict.next_transition_at, end);
+  EXPECT_EQ(Say(live_->Check("u1", end)), "yes default plan");
+
+  // A feature of the subscription alone, with its value.
+  EXPECT_EQ(live_->Check("u1", std::nullopt, "seats")->verdict.value.quantity,
+            4);
+  EXPECT_EQ(Say(live_->Check("u2", std::nullopt, "seats")), "no ended");
+  EXPECT_EQ(Say(live_->Check("u3", std::nullopt, "seats")),
+            "no no subscription");
+
+  // A default plan that is not in the catalogue is none.
+  Exec("UPDATE default_plan SET plan_name = 'gone'");
+  EXPECT_EQ(Say(live_->Check("u3")), "no no subscription");
+}
+
+TEST_F(Access, TheAnswerCarriesTheValueAndTheDefaultPlan) {
+  Exec(
+      "INSERT INTO plan (name, revision) VALUES ('free', 1);"
+      "INSERT INTO plan_feature (plan_id, feature, limit_value)"
+      " SELECT id, 'export', 0 FROM plan WHERE name = 'free';"
+      "INSERT INTO default_plan (plan_name) VALUES ('free')");
+  ASSERT_OK_AND_ASSIGN(const AccessAnswer answer, live_->Check("u1"));
+  entitlement::v1::CheckResponse response;
+  entitlement::ToApi(answer, &response);
+  EXPECT_TRUE(response.has_access());
+  EXPECT_EQ(response.reason(), entitlement::v1::ACCESS_REASON_DEFAULT_PLAN);
+  EXPECT_EQ(response.grantor().plan(), "free");
+  EXPECT_EQ(response.grantor().subscription_id(), 0);
+  EXPECT_FALSE(response.has_access_until());
+  // 0 is a value.
+  EXPECT_TRUE(response.has_limit());
+  EXPECT_EQ(response.limit(), 0);
+  EXPECT_FALSE(response.has_quantity());
 }
 
 TEST_F(Access, EveryStateSaysWhatItMeans) {

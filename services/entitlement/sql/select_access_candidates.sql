@@ -1,13 +1,25 @@
--- All subscriptions of a subject, whatever their state, with what their plans say about one feature. One row always
--- comes back, because the decision is made at the database's clock.
+-- All subscriptions of a subject, whatever their state, with what their plans and the default plan say about one feature.
+-- One row always comes back, because the decision is made at the database's clock.
 SELECT n.now, s.id, s.status, s.lifetime, s.anchor_at, s.starts_at, s.expires_at, s.grace_period_ends_at, s.leeway_until,
        s.cancel_at, s.pause_at, s.next_plan_at, s.will_renew, s.term_no, s.expired_at, s.episode, s.event_seq,
-       p.name AS plan, q.name AS next_plan,
-       EXISTS (SELECT 1 FROM plan_feature f WHERE f.plan_id = s.plan_id AND f.feature = $3) AS plan_grants,
-       EXISTS (SELECT 1 FROM plan_feature f WHERE f.plan_id = s.next_plan_id AND f.feature = $3) AS next_plan_grants
+       p.name AS plan, f.plan_id IS NOT NULL AS plan_grants,
+       f.limit_value AS plan_limit, f.quantity_value AS plan_quantity,
+       q.name AS next_plan, g.plan_id IS NOT NULL AS next_plan_grants,
+       g.limit_value AS next_plan_limit, g.quantity_value AS next_plan_quantity,
+       d.name AS default_plan, e.plan_id IS NOT NULL AS default_grants,
+       e.limit_value AS default_limit, e.quantity_value AS default_quantity
   FROM (SELECT tenure_now() AS now) n
+  LEFT JOIN LATERAL (
+    SELECT r.id, r.name
+      FROM default_plan c
+      JOIN plan r ON r.name = c.plan_name
+     ORDER BY r.revision DESC
+     LIMIT 1) d ON true
+  LEFT JOIN plan_feature e ON e.plan_id = d.id AND e.feature = $3
   LEFT JOIN (subject u
              JOIN subscription s ON s.subject_id = u.id
              JOIN plan p ON p.id = s.plan_id
-             LEFT JOIN plan q ON q.id = s.next_plan_id)
+             LEFT JOIN plan_feature f ON f.plan_id = s.plan_id AND f.feature = $3
+             LEFT JOIN plan q ON q.id = s.next_plan_id
+             LEFT JOIN plan_feature g ON g.plan_id = s.next_plan_id AND g.feature = $3)
     ON u.external_id = $1 AND s.environment = $2
