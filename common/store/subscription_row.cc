@@ -39,12 +39,14 @@ absl::StatusOr<domain::SubscriptionState> SubscriptionStateFromRow(
 db::Params ToParams(int64_t subscription_id,
                     const domain::SubscriptionState& state) {
   const domain::Subscription& s = state.subscription;
-  return db::MakeParams(subscription_id, domain::StatusName(s.status),
-                        s.lifetime, s.anchor_at, s.starts_at, s.expires_at,
-                        s.grace_period_ends_at, s.leeway_until, s.cancel_at,
-                        s.will_renew, s.term_no, state.lifecycle.expired_at,
-                        state.lifecycle.episode, state.lifecycle.event_seq,
-                        domain::kFoldRevision);
+  return db::MakeParams(
+      subscription_id, domain::StatusName(s.status), s.lifetime, s.anchor_at,
+      s.starts_at, s.expires_at, s.grace_period_ends_at, s.leeway_until,
+      s.cancel_at, s.pause_at, s.will_renew, s.next_billing_at, s.term_no,
+      s.needs_reconcile, s.subject_id, s.plan, s.plan_revision, s.next_plan,
+      s.next_plan_revision, s.next_plan_at, state.lifecycle.expired_at,
+      state.lifecycle.episode, state.lifecycle.event_seq,
+      domain::kFoldRevision);
 }
 
 }  // namespace tenure::store

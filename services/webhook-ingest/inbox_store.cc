@@ -127,13 +127,6 @@ absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
     ASSIGN_OR_RETURN(const store::AppliedFacts applied,
                      store::Apply(tx, batch, destination));
     if (applied.changed) recorded->state = EventState::kApplied;
-    if (!destination.remark.empty()) {
-      recorded->reason = destination.remark;
-      log::Warning("event contradicts its subscription",
-                   {{"subscription_id", applied.subscription_id},
-                    {"event_id", event.event_id},
-                    {"remark", destination.remark}});
-    }
   }
   return absl::OkStatus();
 }

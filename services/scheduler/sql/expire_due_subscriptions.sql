@@ -9,6 +9,8 @@ WITH c AS MATERIALIZED (
     FROM subscription
    WHERE status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
      AND access_until <= tenure_now()
+     -- Paused before its end: that is what it becomes, by the step that applies scheduled changes.
+     AND (pause_at IS NULL OR pause_at >= access_until)
      AND (access_until, id) > ($1::timestamptz, $2::bigint)
    ORDER BY access_until, id
    LIMIT $3
@@ -23,15 +25,17 @@ u AS (
    WHERE s.id = ANY (ARRAY(SELECT id FROM c))
      AND s.status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
      AND s.access_until <= tenure_now()
+     AND (s.pause_at IS NULL OR s.pause_at >= s.access_until)
   RETURNING s.id, s.event_seq, s.episode, s.access_until),
 q AS (
   UPDATE quota_schedule
      SET status = 'CANCELLED', settled_at = tenure_now()
    WHERE status = 'PENDING' AND subscription_id = ANY (ARRAY(SELECT id FROM u))),
 e AS (
-  INSERT INTO subscription_event (subscription_id, seq, event_type, episode, effective_at, access_until, cause)
-  SELECT u.id, u.event_seq, 'subscription.expired', u.episode, u.access_until, u.access_until,
-         'job:subscription_maintenance'
+  INSERT INTO subscription_event (subscription_id, seq, event_type, business_key, episode, effective_at, old_access_until,
+                                  access_until, cause)
+  SELECT u.id, u.event_seq, 'subscription.expired', 'expired/' || u.episode, u.episode, u.access_until, u.access_until,
+         u.access_until, 'job:subscription_maintenance'
     FROM u),
 k AS (
   INSERT INTO sink_stream (sink_id, subscription_id, sent_seq, head_seq, next_attempt_at)
