@@ -27,10 +27,18 @@ struct Delivery {
   std::optional<absl::string_view> Header(absl::string_view name) const;
 };
 
+// What an event says if another of its products is the one that counts.
+struct Alternative {
+  std::string product_id;
+  std::vector<Fact> facts;
+};
+
 // What one event says about one subscription.
 struct SubscriptionFacts {
   // The provider's ids. item_key tells apart what one provider subscription
-  // sells side by side; empty for the only one.
+  // sells side by side; empty for the only one. Without a
+  // provider_subscription_id the subscription is the one that the payment in
+  // payment_names belongs to.
   std::string provider_subscription_id;
   std::string item_key;
   std::string customer_id;
@@ -38,7 +46,29 @@ struct SubscriptionFacts {
   std::string subject;
   // What was bought, to find the plan; empty when the event does not say.
   std::string product_id;
+  // Facts as the speaker said them: plan, revision and whatever is policy are
+  // for the store to add. A PLAN_CHANGED means the plan of product_id.
   std::vector<Fact> facts;
+  // Set when several products were sold with ends of their own: the first one
+  // whose product the catalogue knows replaces product_id and facts, which
+  // come before all of these (C069).
+  std::vector<Alternative> alternatives;
+  // Set when the facts are about a payment and the event does not say of which
+  // subscription: the names the payment may be known by, best first. The first
+  // one is the payment_key of the facts.
+  std::vector<std::string> payment_names;
+};
+
+// Which subject a customer is.
+struct CustomerLink {
+  std::string customer_id;
+  std::string subject;
+};
+
+// Another name of a payment, told apart from the payment itself.
+struct PaymentAlias {
+  std::string payment_key;
+  std::string alias;
 };
 
 // A verified event in the words all providers share.
@@ -53,6 +83,10 @@ struct ProviderEvent {
   // Empty for an event that carries nothing for a subscription; `ignored`
   // then says why, in snake case.
   std::vector<SubscriptionFacts> subscriptions;
+  // What such an event may tell all the same. None of it is a grant. A link
+  // never replaces another one.
+  std::vector<CustomerLink> links;
+  std::vector<PaymentAlias> payment_aliases;
   std::string ignored;
 };
 

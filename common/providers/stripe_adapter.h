@@ -21,11 +21,15 @@ struct StripeSettings {
 };
 
 // Stripe webhooks: API versions from 2019 to 2025 (the period on the invoice
-// line, the subscription at the top of the invoice or under `parent`).
+// line or the subscription item, the subscription at the top of the invoice or
+// under `parent`).
 //
-// invoice.paid and invoice.payment_succeeded become PAID with the invoice as
-// payment key, so that the two events of one payment count once;
-// customer.subscription.deleted becomes ENDED; everything else is recorded.
+// The subscription's own events tell its state, invoices tell the money: an
+// invoice is the payment key, so that the events of one payment count once, and
+// its charge and intent are names under which a refund or dispute finds it.
+// Only a paid invoice line ever gives time. One row per Stripe subscription;
+// with several items the one whose product the catalogue knows decides, of
+// several the one that reaches furthest (C069).
 class StripeAdapter : public ProviderAdapter {
  public:
   explicit StripeAdapter(StripeSettings settings)

@@ -19,16 +19,18 @@ bool Storable(const std::string& text) {
   return text.empty() || tenure::ValidateText("text", text, 255).ok();
 }
 
-void CheckFacts(const ProviderEvent& event, const SubscriptionFacts& facts) {
-  FUZZ_CHECK(!facts.provider_subscription_id.empty());
-  FUZZ_CHECK(Storable(facts.provider_subscription_id));
-  FUZZ_CHECK(Storable(facts.item_key));
-  FUZZ_CHECK(Storable(facts.customer_id));
-  FUZZ_CHECK(Storable(facts.subject));
-  FUZZ_CHECK(Storable(facts.product_id));
-  FUZZ_CHECK(!facts.facts.empty());
+void CheckFacts(const ProviderEvent& event, const std::string& product_id,
+                const std::vector<Fact>& facts) {
+  FUZZ_CHECK(Storable(product_id));
+  FUZZ_CHECK(!facts.empty());
   std::vector<tenure::domain::OrderedFact> ordered;
-  for (const Fact& fact : facts.facts) {
+  for (size_t i = 0; i < facts.size(); ++i) {
+    Fact fact = facts[i];
+    FUZZ_CHECK(fact.ordinal() == static_cast<int32_t>(i));
+    FUZZ_CHECK(fact.plan().empty() && fact.plan_revision() == 0);
+    // What the store stamps.
+    if (!product_id.empty()) fact.set_plan(product_id);
+    if (fact.has_plan_changed()) FUZZ_CHECK(!product_id.empty());
     const auto one = tenure::domain::MakeOrderedFact(event.event_id, fact);
     FUZZ_CHECK(one.ok());
     FUZZ_CHECK(one->order.order_at == event.occurred_at);
@@ -41,7 +43,25 @@ void CheckFacts(const ProviderEvent& event, const SubscriptionFacts& facts) {
   }
   const auto folded = tenure::domain::Fold(ordered);
   FUZZ_CHECK(folded.ok());
-  FUZZ_CHECK(!folded->lifetime);
+  FUZZ_CHECK(!folded->subscription.lifetime);
+}
+
+void CheckSubscription(const ProviderEvent& event,
+                       const SubscriptionFacts& facts) {
+  // One way to find the subscription, and only one.
+  FUZZ_CHECK(facts.provider_subscription_id.empty() ==
+             !facts.payment_names.empty());
+  FUZZ_CHECK(Storable(facts.provider_subscription_id));
+  FUZZ_CHECK(Storable(facts.item_key));
+  FUZZ_CHECK(Storable(facts.customer_id));
+  FUZZ_CHECK(Storable(facts.subject));
+  for (const std::string& name : facts.payment_names) {
+    FUZZ_CHECK(!name.empty() && Storable(name));
+  }
+  CheckFacts(event, facts.product_id, facts.facts);
+  for (const auto& alternative : facts.alternatives) {
+    CheckFacts(event, alternative.product_id, alternative.facts);
+  }
 }
 
 }  // namespace
@@ -65,7 +85,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_CHECK(Storable(event->account));
   FUZZ_CHECK(event->ignored.empty() == !event->subscriptions.empty());
   for (const SubscriptionFacts& facts : event->subscriptions) {
-    CheckFacts(*event, facts);
+    CheckSubscription(*event, facts);
+  }
+  for (const auto& link : event->links) {
+    FUZZ_CHECK(!link.customer_id.empty() && Storable(link.customer_id));
+    FUZZ_CHECK(!link.subject.empty() && Storable(link.subject));
+  }
+  for (const auto& alias : event->payment_aliases) {
+    FUZZ_CHECK(!alias.payment_key.empty() && Storable(alias.payment_key));
+    FUZZ_CHECK(!alias.alias.empty() && Storable(alias.alias));
   }
   return 0;
 }
