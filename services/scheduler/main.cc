@@ -18,6 +18,7 @@
 #include "services/scheduler/job_runner.h"
 #include "services/scheduler/job_store.h"
 #include "services/scheduler/scheduler_admin_service.h"
+#include "services/scheduler/subscription_maintenance.h"
 
 namespace tenure::scheduler {
 namespace {
@@ -43,17 +44,13 @@ absl::Status Run(const Config& config) {
   JobStore jobs(*pool);
   ExpiryStore expiry(*pool);
   ExpireSweep sweep(expiry, config.subscription_maintenance().batch_size());
+  SubscriptionMaintenance work(*pool, sweep,
+                               config.subscription_maintenance().batch_size());
   JobRunner maintenance(
       "subscription_maintenance",
       FromProto(config.subscription_maintenance().period()), InstanceName(),
-      [&sweep](const std::function<bool()>& stop, JobOutcome* outcome) {
-        SweepStats stats;
-        const absl::Status status = sweep.Run(stop, &stats);
-        outcome->batch_count = stats.batches;
-        outcome->found_count = stats.found;
-        outcome->succeeded_count = stats.expired;
-        outcome->failed_count = stats.failed;
-        return status;
+      [&work](const std::function<bool()>& stop, JobOutcome* outcome) {
+        return work.Run(stop, outcome);
       },
       jobs, SystemClock::Instance(), host.registry());
 
