@@ -63,11 +63,12 @@ Finding Examine(const AccessCandidate& candidate, absl::Time now) {
   if (const auto reason = RefusingState(s.status)) {
     return Refuse(*reason, plan);
   }
-  if (!s.starts_at || now < *s.starts_at) {
-    return Refuse(AccessReason::kNotStarted, plan);
-  }
+  // Before the start too, as the row says once the sweep has come.
   if (s.pause_at && *s.pause_at <= now) {
     return Refuse(AccessReason::kPaused, plan);
+  }
+  if (!s.starts_at || now < *s.starts_at) {
+    return Refuse(AccessReason::kNotStarted, plan);
   }
   // A missing end without the flag never grants (R2).
   const absl::Time end = s.lifetime

@@ -267,6 +267,10 @@ struct Layout {
   // `end` is where something was taken back, and nothing reaches further.
   bool end_taken_back = false;
   absl::Time taken_back_at;
+  // The last term of which nothing is left began here and was taken back then.
+  // It reaches nowhere: what else was bought keeps its own end.
+  std::optional<absl::Time> nothing_left_at;
+  absl::Time nothing_left_since;
   bool lifetime = false;
   // Anything is left that was not taken back.
   bool any = false;
@@ -310,8 +314,20 @@ const pb::FoldPayment* FindByKey(const FoldState& state,
 
 Layout LayOut(const FoldState& state) {
   Layout layout;
-  // How far stacked terms have moved left.
-  absl::Duration moved = absl::ZeroDuration();
+  // The end of what stands before an element: as it was when the element was
+  // put behind it, and as it is now. The difference is how far it moves left.
+  std::optional<absl::Time> was_end;
+  std::optional<absl::Time> now_end;
+  const auto stand = [&](absl::Time was, std::optional<absl::Time> now) {
+    was_end = std::max(was_end, std::optional<absl::Time>(was));
+    now_end = std::max(now_end, now);
+  };
+  // Something that began before that end was never put behind it: it was
+  // bought when the end had moved already.
+  const auto shift_of = [&](absl::Time from) {
+    if (!was_end || !now_end || from < *was_end) return absl::ZeroDuration();
+    return std::max(*was_end - *now_end, absl::ZeroDuration());
+  };
   const auto reach = [&](absl::Time end, const std::string& key,
                          bool taken_back, absl::Time taken_back_at) {
     if (layout.end &&
@@ -331,15 +347,20 @@ Layout LayOut(const FoldState& state) {
       const pb::FoldPayment* lengthened =
           FindByKey(state, extension.payment_key());
       const bool stacked = lengthened != nullptr && lengthened->stacked();
-      absl::Time to = At(extension.to());
+      const auto cut = [&](absl::Time end) {
+        return extension.has_truncated_at()
+                   ? std::min(end, At(extension.truncated_at()))
+                   : end;
+      };
+      const absl::Time was = cut(At(extension.to()));
       if (extension.dropped()) {
-        if (stacked) moved += to - At(extension.from());
+        stand(was, std::nullopt);
         continue;
       }
-      if (stacked) to -= moved;
-      if (extension.has_truncated_at()) {
-        to = std::min(to, At(extension.truncated_at()));
-      }
+      const absl::Time to =
+          cut(At(extension.to()) -
+              (stacked ? shift_of(At(extension.from())) : absl::Duration()));
+      stand(was, to);
       layout.any = true;
       reach(to, extension.payment_key(), false, absl::Time());
       continue;
@@ -355,40 +376,50 @@ Layout LayOut(const FoldState& state) {
     term.refunded_minor = RefundedMinor(payment);
     term.plan = payment.plan();
     term.plan_revision = payment.plan_revision();
-    const absl::Duration shift =
-        payment.stacked() ? moved : absl::ZeroDuration();
+    absl::Duration shift;
+    if (payment.stacked()) {
+      // Nor does it move to before it was bought.
+      const absl::Time from = At(payment.starts_at());
+      shift = std::min(shift_of(from), std::max(from - At(payment.paid_at()),
+                                                absl::ZeroDuration()));
+    }
+    const auto cut = [&](absl::Time end) {
+      return payment.has_truncated_at()
+                 ? std::min(end, At(payment.truncated_at()))
+                 : end;
+    };
     term.starts_at = At(payment.starts_at()) - shift;
     term.ends_at = payment.lifetime() ? absl::InfiniteFuture()
                                       : At(payment.ends_at()) - shift;
-    const absl::Time whole_end = term.ends_at;
     if (const auto at = TakenBackAt(payment)) {
       term.taken_back = true;
-      term.ends_at = std::max(term.starts_at, std::min(term.ends_at, At(*at)));
-      if (payment.stacked() && !payment.lifetime()) {
-        moved += whole_end - term.ends_at;
+      term.ends_at = std::min(term.ends_at, At(*at));
+    }
+    term.ends_at = std::max(cut(term.ends_at), term.starts_at);
+    if (!payment.lifetime()) stand(cut(At(payment.ends_at())), term.ends_at);
+    if (term.ends_at == absl::InfiniteFuture()) {
+      if (!term.taken_back) layout.lifetime = layout.any = true;
+    } else if (term.ends_at <= term.starts_at) {
+      if (term.taken_back && (!layout.nothing_left_at ||
+                              *layout.nothing_left_at < term.starts_at)) {
+        layout.nothing_left_at = term.starts_at;
+        layout.nothing_left_since = At(*TakenBackAt(payment));
       }
-    }
-    if (payment.has_truncated_at()) {
-      term.ends_at = std::min(term.ends_at, At(payment.truncated_at()));
-      term.ends_at = std::max(term.ends_at, term.starts_at);
-    }
-    if (term.taken_back) {
-      reach(term.ends_at, term.payment_key, true, At(*TakenBackAt(payment)));
-    } else if (term.ends_at == absl::InfiniteFuture()) {
-      layout.lifetime = true;
-      layout.any = true;
     } else {
-      layout.any = true;
-      reach(term.ends_at, term.payment_key, false, absl::Time());
-      if (!leeway_end || term.ends_at > *leeway_end) {
-        leeway_end = term.ends_at;
-        layout.leeway_until =
-            At(payment.has_leeway_until(), payment.leeway_until());
+      if (!layout.paid_end || term.ends_at > *layout.paid_end) {
+        layout.paid_end = term.ends_at;
       }
-    }
-    if (term.ends_at != absl::InfiniteFuture() &&
-        (!layout.paid_end || term.ends_at > *layout.paid_end)) {
-      layout.paid_end = term.ends_at;
+      if (term.taken_back) {
+        reach(term.ends_at, term.payment_key, true, At(*TakenBackAt(payment)));
+      } else {
+        layout.any = true;
+        reach(term.ends_at, term.payment_key, false, absl::Time());
+        if (!leeway_end || term.ends_at > *leeway_end) {
+          leeway_end = term.ends_at;
+          layout.leeway_until =
+              At(payment.has_leeway_until(), payment.leeway_until());
+        }
+      }
     }
     layout.terms.push_back(std::move(term));
   }
@@ -547,7 +578,10 @@ class Stepping {
     s_.set_will_renew(snapshot.will_renew() && !s_.has_internal_cancel() &&
                       !s_.has_provider_cancel());
     if (state == "paused") {
-      if (!s_.has_provider_pause_at()) s_.set_provider_pause_at(at_);
+      // By now, also when it was to be later.
+      if (!s_.has_provider_pause_at() || at_ < s_.provider_pause_at()) {
+        s_.set_provider_pause_at(at_);
+      }
       return;
     }
     if (s_.has_provider_pause_at()) {
@@ -663,9 +697,10 @@ class Stepping {
   // ---- money ----
 
   void Apply(const pb::Paid& paid) {
-    if (pb::FoldPayment* known = FindPayment(s_, paid.payment_key())) {
+    if (pb::FoldPayment* known = FindSame(paid)) {
       // The same payment told again: it counts once, under all its names.
       AddAliases(paid, *known);
+      ClaimStrayRefunds(*known);
       return;
     }
     const int64_t from = Micros(paid.period_starts_at());
@@ -726,7 +761,23 @@ class Stepping {
     }
   }
 
+  // The payment told before under either's key.
+  pb::FoldPayment* FindSame(const pb::Paid& paid) {
+    if (pb::FoldPayment* known = FindPayment(s_, paid.payment_key())) {
+      return known;
+    }
+    for (const std::string& alias : paid.aliases()) {
+      for (pb::FoldPayment& payment : *s_.mutable_payments()) {
+        if (payment.payment_key() == alias) return &payment;
+      }
+    }
+    return nullptr;
+  }
+
   static void AddAliases(const pb::Paid& paid, pb::FoldPayment& payment) {
+    if (!Names(payment, paid.payment_key())) {
+      payment.add_aliases(paid.payment_key());
+    }
     for (const std::string& alias : paid.aliases()) {
       if (!Names(payment, alias)) payment.add_aliases(alias);
     }
@@ -849,6 +900,14 @@ class Stepping {
       *payment.add_refunds() = stray[i];
       stray.DeleteSubrange(i, 1);
     }
+    // A refund may be older than those that found the payment at once, and the
+    // one that completes the sum says since when.
+    std::stable_sort(payment.mutable_refunds()->begin(),
+                     payment.mutable_refunds()->end(),
+                     [](const pb::FoldRefund& a, const pb::FoldRefund& b) {
+                       return a.order_at() < b.order_at();
+                     });
+    if (TakenBackAt(payment)) DropExtensions(payment.payment_key());
   }
 
   void Apply(const pb::RefundReversed& reversed) {
@@ -887,11 +946,17 @@ class Stepping {
   }
 
   void Apply(const pb::DisputeOpened& opened) {
-    for (const pb::FoldDispute& dispute : s_.disputes()) {
-      if (CanonicalKey(dispute.payment_key()) ==
+    for (pb::FoldDispute& dispute : *s_.mutable_disputes()) {
+      if (CanonicalKey(dispute.payment_key()) !=
           CanonicalKey(opened.payment_key())) {
-        return;
+        continue;
       }
+      // An inquiry that grows into a dispute.
+      if (opened.suspends() && !dispute.suspends()) {
+        dispute.set_suspends(true);
+        dispute.set_order_at(at_);
+      }
+      return;
     }
     pb::FoldDispute& dispute = *s_.add_disputes();
     dispute.set_payment_key(opened.payment_key());
@@ -1153,6 +1218,11 @@ Projection Project(const FoldState& s) {
     end = projection.trial_ends_at;
     taken_back = s.trial_revoked();
   }
+  if (!end && layout.nothing_left_at) {
+    end = layout.nothing_left_at;
+    taken_back = true;
+    when.revoked = std::max(when.revoked, layout.nothing_left_since);
+  }
   const bool anything = layout.any || s.has_trial_ends_at() || end.has_value();
   const std::optional<absl::Time> bought_end = end;
 
@@ -1278,7 +1348,7 @@ std::vector<QuotaTerm> QuotaTerms(const Projection& projection) {
                        int64_t plan_revision) {
     if (s.expires_at) to = std::min(to, *s.expires_at);
     terms.push_back({std::move(key), term_no, from, std::max(from, to), stacked,
-                     std::move(plan), plan_revision});
+                     std::move(plan), plan_revision, s.anchor_at});
   };
   if (projection.trial_ends_at && s.starts_at) {
     add("trial", 0, *s.starts_at, *projection.trial_ends_at, false,
