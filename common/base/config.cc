@@ -1114,6 +1114,8 @@ void AppendYaml(const Message& message, size_t indent, bool in_list,
   for (int i = 0; i < type.field_count(); ++i) {
     const FieldDescriptor& field = *type.field(i);
     if (IsSection(field)) {
+      // Only a document leaves one out.
+      if (!reflection.HasField(message, &field)) continue;
       std::string section;
       AppendYaml(reflection.GetMessage(message, &field), indent + 2, false,
                  &section);

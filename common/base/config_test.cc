@@ -632,6 +632,97 @@ TEST_F(ConfigTest, ServicesNeedOnlyTheirAddresses) {
   EXPECT_EQ(ingest.routes(0).environment(), config::v1::ENVIRONMENT_LIVE);
 }
 
+// -- Documents ----------------------------------------------------------------
+
+TEST_F(ConfigTest, ADocumentSaysWhereItsKeysStand) {
+  File(
+      "title: \"\"\n"
+      "dishes:\n"
+      "  - name: soup\n"
+      "    pieces: 0\n"
+      "  -\n"
+      "    name: roast\n"
+      "    rest:\n"
+      "      5m\n"
+      "    pool: {conninfo: x}\n");
+  config_test::Menu menu;
+  Document document = LoadDocument(Path(), &menu);
+
+  EXPECT_THAT(document.ToStatus(), IsOk());
+  EXPECT_EQ(document.file, Path());
+  EXPECT_EQ(document.LineOf("title"), 1);
+  EXPECT_EQ(document.LineOf("dishes"), 2);
+  EXPECT_EQ(document.LineOf("dishes[0]"), 3);
+  EXPECT_EQ(document.LineOf("dishes[0].pieces"), 4);
+  EXPECT_EQ(document.LineOf("dishes[1].rest"), 7);
+  EXPECT_EQ(document.LineOf("dishes[1].pool.conninfo"), 9);
+  // The nearest around it, for what is not there.
+  EXPECT_EQ(document.LineOf("dishes[0].grams"), 3);
+  EXPECT_EQ(document.LineOf("dishes[7].name"), 2);
+  EXPECT_EQ(document.LineOf("nothing.at.all"), 0);
+
+  document.errors.push_back({document.LineOf("dishes[0].pieces"),
+                             "dishes[0].pieces", "must be positive"});
+  document.errors.push_back({document.LineOf("title"), "title", "is dull"});
+  EXPECT_EQ(
+      document.ToStatus().message(),
+      absl::StrCat(Path(), " has 2 errors:\n", Path(), ":1: title: is dull\n",
+                   Path(), ":4: dishes[0].pieces: must be positive"));
+}
+
+TEST_F(ConfigTest, ADocumentTellsWhatItLeavesOutFromWhatIsEmpty) {
+  File("dishes:\n  - name: soup\n    pieces: 0\n  - name: roast\n");
+  config_test::Menu menu;
+  ASSERT_THAT(LoadDocument(Path(), &menu).ToStatus(), IsOk());
+  EXPECT_FALSE(menu.has_title());
+  EXPECT_FALSE(menu.dishes(0).has_pool());
+  EXPECT_FALSE(menu.dishes(0).has_rest());
+  EXPECT_TRUE(menu.dishes(0).has_pieces());
+  EXPECT_EQ(menu.dishes(1).measure_case(),
+            config_test::Menu::Dish::MEASURE_NOT_SET);
+  // It prints to a document that reads the same.
+  const std::string printed = PrintConfig(menu);
+  File(printed);
+  config_test::Menu again;
+  ASSERT_THAT(LoadDocument(Path(), &again).ToStatus(), IsOk());
+  EXPECT_TRUE(MessageDifferencer::Equals(menu, again)) << printed;
+
+  File("title: \"\"\ndishes:\n  - pool:\n      conninfo: x\n");
+  ASSERT_THAT(LoadDocument(Path(), &menu).ToStatus(), IsOk());
+  EXPECT_TRUE(menu.has_title());
+  EXPECT_TRUE(menu.dishes(0).has_pool());
+  EXPECT_EQ(menu.dishes_size(), 1);
+}
+
+TEST_F(ConfigTest, ADocumentIsReadStrictly) {
+  File(
+      "titel: x\n"
+      "dishes:\n"
+      "  - {name: soup, pieces: 1, grams: 2}\n"
+      "  - rest: soon\n"
+      "  - 5\n");
+  config_test::Menu menu;
+  const absl::Status status = LoadDocument(Path(), &menu).ToStatus();
+  EXPECT_THAT(
+      status,
+      AllOf(Fails(Path() + ":1: titel: unknown key; did you mean title?"),
+            Fails(Path() + ":3: dishes[0].grams: cannot be given together "
+                           "with pieces"),
+            Fails(Path() + ":4: dishes[1].rest: must be a duration"),
+            Fails(Path() + ":5: dishes[2]: must be a mapping")));
+
+  File("dishes: [\n");
+  EXPECT_THAT(LoadDocument(Path(), &menu).ToStatus(),
+              AllOf(Fails(Path() + ":"), Fails(": is not YAML: ")));
+  const Document none = LoadDocument("/nonexistent/x.yaml", &menu);
+  ASSERT_THAT(none.errors, SizeIs(1));
+  EXPECT_EQ(none.errors[0].line, 0);
+  EXPECT_EQ(none.errors[0].key, "");
+  // Larger than a configuration may be.
+  File(std::string(2'000'000, '#'));
+  EXPECT_THAT(LoadDocument(Path(), &menu).ToStatus(), IsOk());
+}
+
 // One environment for all three must not stop any of them: a variable of one
 // service is never taken for a misspelt one of another.
 TEST_F(ConfigTest, ServicesLiveWithEachOthersVariables) {

@@ -931,7 +931,7 @@ TEST_F(CatalogCommandTest, AnExportIsAFileThatAppliesToNoChange) {
   const std::string path = File(kFull);
   ASSERT_EQ(Run({"apply", path}).code, 0);
   const Outcome exported = Run({"export"});
-  ASSERT_EQ(exported.code, 0);
+  ASSERT_EQ(exported.code, 0) << exported.output;
   File(exported.output);
   EXPECT_EQ(Run({"diff", path}).code, 0);
   EXPECT_EQ(Run({"diff", path}).output, "");
