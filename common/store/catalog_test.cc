@@ -20,11 +20,13 @@
 #include "absl/strings/string_view.h"
 #include "common/base/proto_time.h"
 #include "common/base/status_macros.h"
+#include "common/db/migrator.h"
 #include "common/store/catalog_file.h"
 #include "common/store/catalog_store.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/barrier.h"
+#include "tests/support/pg_cluster.h"
 #include "tests/support/process.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_database.h"
@@ -294,6 +296,15 @@ TEST_F(CatalogTest, AFileThatCannotBeReadIsOneError) {
   EXPECT_EQ(Errors("plans: 5\n"),
             "catalog.yaml has an error:\n"
             "catalog.yaml:1: plans: must be a list, found a single value");
+}
+
+TEST_F(CatalogTest, TheCataloguesOfTheTreeAreFreeOfErrors) {
+  for (const char* name : {"catalog.yaml", "catalog-example.yaml"}) {
+    ASSERT_OK_AND_ASSIGN(
+        const catalog::v1::Catalog catalog,
+        LoadCatalogFile(absl::StrCat(TENURE_SOURCE_DIR, "/deploy/dev/", name)));
+    EXPECT_GT(catalog.plans_size(), 0) << name;
+  }
 }
 
 TEST_F(CatalogTest, AnEmptyFileIsACatalogueWithoutPlans) {
@@ -604,6 +615,44 @@ TEST_F(StoredCatalogTest, TwoAppliesAtOnceMakeEachRevisionOnce) {
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(Revisions(), "forever/1 free/1 pro/1");
+}
+
+TEST(CatalogMigration, PlansFromBeforeKeepTheirFeaturesAndGetTheDefaults) {
+  ASSERT_OK_AND_ASSIGN(const test::PgCluster* cluster, test::PgCluster::Get());
+  const std::string name = absl::StrCat("before_catalog_", ::getpid());
+  ASSERT_OK(test::ExecOnce(cluster->Conninfo("postgres"),
+                           absl::StrCat("CREATE DATABASE ", name,
+                                        " TEMPLATE template0 ENCODING 'UTF8'"
+                                        " LC_COLLATE 'C' LC_CTYPE 'C'")));
+  db::PoolOptions options;
+  options.connection.conninfo = cluster->Conninfo(name);
+  {
+    ASSERT_OK_AND_ASSIGN(const auto connection,
+                         db::Connection::Open(options.connection));
+    ASSERT_OK(db::MigrateUp(*connection, db::KnownMigrations().first(1)));
+    ASSERT_OK(test::ExecOnce(
+        options.connection.conninfo,
+        "INSERT INTO plan (name, revision) VALUES ('p', 1), ('p', 2);"
+        "INSERT INTO plan_feature SELECT id, 'f' || revision FROM plan;"
+        "INSERT INTO provider_product VALUES ('r', 'x', 'p')"));
+    ASSERT_OK(db::MigrateUp(*connection));
+    db::Pool pool(options);
+    ASSERT_OK_AND_ASSIGN(const catalog::v1::Catalog catalog,
+                         ExportCatalog(pool));
+    catalog::v1::Catalog expected;
+    catalog::v1::Plan& plan = *expected.add_plans();
+    plan.set_name("p");
+    plan.add_features()->set_name("f2");
+    plan.add_provider_products()->set_route("r");
+    plan.mutable_provider_products(0)->set_product_id("x");
+    EXPECT_EQ(catalog.DebugString(), NormalizeCatalog(expected).DebugString());
+    ASSERT_OK_AND_ASSIGN(const CatalogChanges changes,
+                         ApplyCatalog(pool, catalog));
+    EXPECT_THAT(changes.differences, IsEmpty());
+  }
+  EXPECT_OK(
+      test::ExecOnce(cluster->Conninfo("postgres"),
+                     absl::StrCat("DROP DATABASE ", name, " WITH (FORCE)")));
 }
 
 // The statements of the binary before, word for word.
