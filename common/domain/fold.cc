@@ -374,8 +374,6 @@ Layout LayOut(const FoldState& state) {
     term.internal = payment.internal();
     term.amount_minor = payment.amount_minor();
     term.refunded_minor = RefundedMinor(payment);
-    term.plan = payment.plan();
-    term.plan_revision = payment.plan_revision();
     absl::Duration shift;
     if (payment.stacked()) {
       // Nor does it move to before it was bought.
@@ -544,9 +542,6 @@ class Stepping {
     if (!starts_at || !trial_end || *trial_end <= *starts_at) return;
     s_.set_starts_at(std::min(s_.starts_at(), *starts_at));
     if (s_.trial_revoked()) return;
-    if (!s_.has_trial_plan() && !fact_.plan().empty()) {
-      NamePlan(*s_.mutable_trial_plan(), *starts_at);
-    }
     if (!s_.has_trial_ends_at() || s_.trial_ends_at() < *trial_end) {
       s_.set_trial_ends_at(*trial_end);
     }
@@ -737,8 +732,6 @@ class Stepping {
     payment.set_amount_minor(paid.amount_minor());
     payment.set_currency(paid.currency());
     payment.set_internal(internal_);
-    payment.set_plan(fact_.plan());
-    payment.set_plan_revision(fact_.plan_revision());
     payment.set_paid_at(
         Micros(paid.has_paid_at(), paid.paid_at()).value_or(at_));
     AddAliases(paid, payment);
@@ -1005,7 +998,7 @@ class Stepping {
   // A scheduled plan whose instant lies before this fact is in force.
   void SettlePlan() {
     if (!s_.has_next_plan() || s_.next_plan().effective_at() > at_) return;
-    *s_.mutable_plan() = s_.next_plan();
+    ReplacePlan(s_.next_plan());
     s_.clear_next_plan();
   }
 
@@ -1018,6 +1011,17 @@ class Stepping {
     plan.set_revision(fact_.plan_revision());
     plan.set_effective_at(effective_at);
     plan.set_order_at(at_);
+  }
+
+  // What was in force from the same instant on, or later, never was.
+  void ReplacePlan(const pb::FoldPlan& plan) {
+    if (s_.has_plan()) *s_.add_earlier_plans() = s_.plan();
+    auto& earlier = *s_.mutable_earlier_plans();
+    while (!earlier.empty() &&
+           earlier.rbegin()->effective_at() >= plan.effective_at()) {
+      earlier.RemoveLast();
+    }
+    *s_.mutable_plan() = plan;
   }
 
   void NameFirstPlan() {
@@ -1035,7 +1039,9 @@ class Stepping {
       return;
     }
     if (effective_at <= at_) {
-      NamePlan(*s_.mutable_plan(), effective_at);
+      pb::FoldPlan plan;
+      NamePlan(plan, effective_at);
+      ReplacePlan(plan);
       if (next_by_then) s_.clear_next_plan();
     } else {
       NamePlan(*s_.mutable_next_plan(), effective_at);
@@ -1186,8 +1192,6 @@ Projection Project(const FoldState& s) {
   Layout layout = LayOut(s);
   projection.terms = std::move(layout.terms);
   projection.trial_ends_at = At(s.has_trial_ends_at(), s.trial_ends_at());
-  projection.trial_plan = s.trial_plan().name();
-  projection.trial_plan_revision = s.trial_plan().revision();
   Occurrences& when = projection.occurrences;
   when.cancel_reverted = At(s.cancel_reverted_at());
   when.revoked = At(s.revoked_order_at());
@@ -1206,6 +1210,21 @@ Projection Project(const FoldState& s) {
   out.plan = s.plan().name();
   out.plan_revision = s.plan().revision();
   out.subject_id = s.subject_id();
+  for (const pb::FoldPlan& plan : s.earlier_plans()) {
+    projection.plans.push_back(
+        {plan.name(), plan.revision(), At(plan.effective_at())});
+  }
+  if (s.has_plan()) {
+    projection.plans.push_back(
+        {out.plan, out.plan_revision, At(s.plan().effective_at())});
+  }
+  if (s.has_next_plan()) {
+    projection.plans.push_back({s.next_plan().name(), s.next_plan().revision(),
+                                At(s.next_plan().effective_at())});
+  }
+  if (!projection.plans.empty()) {
+    projection.plans.front().from = absl::InfinitePast();
+  }
   out.needs_reconcile = s.needs_reconcile();
   out.grace_period_ends_at =
       At(s.has_grace_period_ends_at(), s.grace_period_ends_at());
@@ -1344,22 +1363,20 @@ std::vector<QuotaTerm> QuotaTerms(const Projection& projection) {
   const Subscription& s = projection.subscription;
   std::vector<QuotaTerm> terms;
   const auto add = [&](std::string key, int term_no, absl::Time from,
-                       absl::Time to, bool stacked, std::string plan,
-                       int64_t plan_revision) {
+                       absl::Time to, bool stacked) {
     if (s.expires_at) to = std::min(to, *s.expires_at);
     terms.push_back({std::move(key), term_no, from, std::max(from, to), stacked,
-                     std::move(plan), plan_revision, s.anchor_at});
+                     s.anchor_at});
   };
   if (projection.trial_ends_at && s.starts_at) {
-    add("trial", 0, *s.starts_at, *projection.trial_ends_at, false,
-        projection.trial_plan, projection.trial_plan_revision);
+    add("trial", 0, *s.starts_at, *projection.trial_ends_at, false);
   }
   for (const PaidTerm& term : projection.terms) {
     // Without an end there is no number of months.
     if (term.ends_at == absl::InfiniteFuture()) continue;
     // The first term of a row brings its first period with the payment.
     add(term.payment_key, term.term_no, term.starts_at, term.ends_at,
-        term.stacked && term.term_no > 1, term.plan, term.plan_revision);
+        term.stacked && term.term_no > 1);
   }
   return terms;
 }

@@ -81,11 +81,17 @@ struct PaidTerm {
   bool internal = false;
   int64_t amount_minor = 0;
   int64_t refunded_minor = 0;
-  // What was bought; empty and 0 when no fact named it.
-  std::string plan;
-  int64_t plan_revision = 0;
 
   friend bool operator==(const PaidTerm&, const PaidTerm&) = default;
+};
+
+// A plan revision and since when; the first has always been.
+struct PlanInForce {
+  std::string name;
+  int64_t revision = 0;
+  absl::Time from;
+
+  friend bool operator==(const PlanInForce&, const PlanInForce&) = default;
 };
 
 // Names of occurrences, from the facts that brought them about, so that the
@@ -110,8 +116,9 @@ struct Projection {
   // Sorted by term_no.
   std::vector<PaidTerm> terms;
   std::optional<absl::Time> trial_ends_at;
-  std::string trial_plan;
-  int64_t trial_plan_revision = 0;
+  // The plans in force, one after the other; the last may be still to come.
+  // Empty when no fact named one.
+  std::vector<PlanInForce> plans;
   Occurrences occurrences;
 
   friend bool operator==(const Projection&, const Projection&) = default;
@@ -136,8 +143,8 @@ Projection Project(const FoldState& state);
 absl::StatusOr<Projection> Fold(absl::Span<const OrderedFact> facts);
 
 // The paid stretches that bring quota: each term, and the trial, cut at the end
-// of access. A term brings the quota of the plan it was bought under; a change
-// of plan moves none of it.
+// of access. Each of their periods is the quota of the plan that is in force at
+// the period's instant.
 std::vector<QuotaTerm> QuotaTerms(const Projection& projection);
 
 }  // namespace tenure::domain

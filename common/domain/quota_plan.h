@@ -25,9 +25,6 @@ struct QuotaTerm {
   // Behind an earlier term: its first period is due at 00:00 of its first day
   // and not with the payment (K5).
   bool stacked = false;
-  // Whose quota it brings, for callers that hold terms of several plans.
-  std::string plan = {};
-  int64_t plan_revision = 0;
   // What the ends of its chain are counted from: the subscription's anchor. A
   // term that starts a whole number of months from it releases on its day, so
   // that a year that starts on 28 February behind a month that started on 31

@@ -1,7 +1,6 @@
 #include "common/store/quota_store.h"
 
 #include <algorithm>
-#include <map>
 #include <string>
 #include <utility>
 
@@ -15,16 +14,14 @@
 namespace tenure::store {
 namespace {
 
-using PlanKey = std::pair<std::string, int64_t>;
-
 absl::StatusOr<domain::Plan> LoadRevision(db::Transaction& tx,
-                                          const PlanKey& key) {
+                                          const domain::PlanInForce& plan) {
   ASSIGN_OR_RETURN(
       const db::Result rows,
-      tx.Execute(kSelectPlanId, db::MakeParams(key.first, key.second)));
+      tx.Execute(kSelectPlanId, db::MakeParams(plan.name, plan.revision)));
   if (rows.empty()) {
     return InternalError(
-        absl::StrCat("plan ", key.first, " has no revision ", key.second));
+        absl::StrCat("plan ", plan.name, " has no revision ", plan.revision));
   }
   return LoadPlan(tx, rows[0].Int64("id"));
 }
@@ -87,28 +84,33 @@ absl::Status WriteQuotaSchedule(db::Transaction& tx, int64_t subscription_id,
                                 const domain::Projection& projection,
                                 const domain::Plan& known, bool valid,
                                 absl::string_view cause) {
-  std::map<PlanKey, std::vector<domain::QuotaTerm>> terms_of_plan;
-  for (domain::QuotaTerm& term : domain::QuotaTerms(projection)) {
-    if (term.plan.empty()) continue;
-    terms_of_plan[{term.plan, term.plan_revision}].push_back(std::move(term));
-  }
+  const std::vector<domain::QuotaTerm> terms = domain::QuotaTerms(projection);
   std::vector<domain::Release> planned;
   bool any_quota = false;
-  for (const auto& [key, terms] : terms_of_plan) {
+  for (size_t i = 0; i < projection.plans.size(); ++i) {
+    const domain::PlanInForce& in_force = projection.plans[i];
+    const absl::Time until = i + 1 < projection.plans.size()
+                                 ? projection.plans[i + 1].from
+                                 : absl::InfiniteFuture();
     domain::Plan plan = known;
-    if (key != PlanKey{known.name, known.revision}) {
-      ASSIGN_OR_RETURN(plan, LoadRevision(tx, key));
+    if (in_force.name != known.name || in_force.revision != known.revision) {
+      ASSIGN_OR_RETURN(plan, LoadRevision(tx, in_force));
     }
     if (plan.quotas.empty()) continue;
     any_quota = true;
     ASSIGN_OR_RETURN(const absl::TimeZone zone,
                      domain::LoadZone(plan.release_time_zone));
-    std::vector<domain::Release> releases =
-        domain::PlanReleases(terms, plan.quotas, zone);
-    planned.insert(planned.end(), releases.begin(), releases.end());
+    for (domain::Release& release :
+         domain::PlanReleases(terms, plan.quotas, zone)) {
+      if (release.scheduled_at < in_force.from ||
+          release.scheduled_at >= until) {
+        continue;
+      }
+      planned.push_back(std::move(release));
+    }
   }
-  // A term keeps the plan it was bought under, so where no plan brings quota
-  // there is no schedule either.
+  // Plans that were in force stay in the list, so where none brings quota there
+  // is no schedule either.
   if (!any_quota) return absl::OkStatus();
 
   ASSIGN_OR_RETURN(const std::vector<domain::StoredRelease> stored,

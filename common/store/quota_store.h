@@ -13,8 +13,8 @@
 namespace tenure::store {
 
 // Writes the schedule of a locked subscription to what its terms bring, and
-// releases what is due. `known` is any plan already at hand; others that terms
-// were bought under are loaded. `valid` is whether the subscription gives
+// releases what is due. `known` is any plan already at hand; others that were
+// in force are loaded. `valid` is whether the subscription gives
 // access now; without it everything pending is cancelled. `cause` is stored
 // with the events.
 absl::Status WriteQuotaSchedule(db::Transaction& tx, int64_t subscription_id,

@@ -5,5 +5,11 @@ SELECT s.id, s.subject_id, s.route_id, r.name AS route, s.environment, s.account
        s.plan_id, p.name AS plan, p.revision AS plan_revision, q.name AS next_plan, q.revision AS next_plan_revision,
        f.revision AS fold_state_revision, f.state AS fold_state, tenure_now() AS now,
        EXISTS (SELECT 1 FROM subscription_event h
-               
+                WHERE h.subscription_id = s.id AND h.episode = s.episode
+                  AND h.event_type = 'subscription.expired') AS end_announced
+  FROM subscription s
+  JOIN route r ON r.id = s.route_id
+  JOIN plan p ON p.id = s.plan_id
+  LEFT JOIN plan q ON q.id = s.next_plan_id
+  LEFT JOIN subscription_fold f ON f.subscription_id = s.id
  WHERE s.id = $1
