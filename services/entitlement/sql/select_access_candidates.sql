@@ -11,8 +11,8 @@ SELECT n.now, s.id, s.status, s.lifetime, s.anchor_at, s.starts_at, s.expires_at
   FROM (SELECT tenure_now() AS now) n
   LEFT JOIN LATERAL (
     SELECT r.id, r.name
-      FROM default_plan c
-      JOIN plan r ON r.name = c.plan_name
+      FROM plan r
+     WHERE r.name = (SELECT c.plan_name FROM default_plan c)
      ORDER BY r.revision DESC
      LIMIT 1) d ON true
   LEFT JOIN plan_feature e ON e.plan_id = d.id AND e.feature = $3
