@@ -14,6 +14,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "common/base/crypto.h"
@@ -182,7 +183,6 @@ TEST(StripeAdapter, WhatBoughtNoPeriodIsRecordedAndChangesNothing) {
   } kTable[] = {
       {"invoice-paid-one-off.json", "invoice_without_subscription"},
       {"invoice-paid-zero.basil.json", "nothing_paid"},
-      {"invoice-paid-proration.basil.json", "no_period_bought"},
       {"invoice-paid-metered.2020.json", "no_period_bought"},
       {"unknown-type.json", "type_carries_no_fact"},
   };
@@ -234,6 +234,666 @@ TEST(StripeAdapter, NamesTheAccountOfAConnectedOne) {
   ASSERT_OK_AND_ASSIGN(const ProviderEvent none,
                        Parse(Event("\"evt_1\"", "\"account\":null")));
   EXPECT_EQ(none.account, "");
+}
+
+// ---- the subscription's own events ----
+
+// An event around `object`.
+std::string EventOf(const std::string& type, const std::string& object,
+                    const std::string& previous = "{}",
+                    const std::string& id = "evt_1") {
+  return absl::StrCat(R"({"id":")", id, R"(","livemode":true,"type":")", type,
+                      R"(","created":1767225600,"data":{"object":)", object,
+                      R"(,"previous_attributes":)", previous, "}}");
+}
+
+constexpr char kUpdated[] = "customer.subscription.updated";
+
+// 2026-02-01.
+constexpr char kPeriodEnd[] = "1769904000";
+
+std::string Subscription(const std::string& status,
+                         const std::string& more = "") {
+  return absl::StrCat(
+      R"({"id":"sub_1","customer":"cus_1","status":")", status,
+      R"(","start_date":1764547200,"items":{"data":[{"price":{"id":"price_1"},)",
+      R"("current_period_end":)", kPeriodEnd, "}]}", more, "}");
+}
+
+// "snapshot cancel_scheduled", or why there is none.
+std::string Kinds(const ProviderEvent& event) {
+  if (event.subscriptions.empty()) return event.ignored;
+  std::vector<std::string> kinds;
+  for (const Fact& fact : event.subscriptions[0].facts) {
+    EXPECT_EQ(fact.ordinal(), static_cast<int>(kinds.size()));
+    EXPECT_EQ(Instant(fact.order_at()), event.occurred_at);
+    kinds.push_back(std::string(
+        Fact::descriptor()->FindFieldByNumber(fact.kind_case())->name()));
+  }
+  return absl::StrJoin(kinds, " ");
+}
+
+std::string KindsOf(const std::string& body) {
+  const absl::StatusOr<ProviderEvent> event = Parse(body);
+  if (!event.ok()) return std::string(event.status().message());
+  return Kinds(*event);
+}
+
+// The facts as bytes, to see that two events say the same.
+std::string Content(const std::string& body) {
+  const absl::StatusOr<ProviderEvent> event = Parse(body);
+  std::string content;
+  if (!event.ok()) return content;
+  for (const SubscriptionFacts& facts : event->subscriptions) {
+    for (const Fact& fact : facts.facts) content += fact.SerializeAsString();
+  }
+  return content;
+}
+
+TEST(StripeAdapter, SaysOfASubscriptionWhatItsEventChanged) {
+  const std::string cancel = R"(,"cancel_at_period_end":true)";
+  const std::string cancel_at =
+      absl::StrCat(cancel, R"(,"cancel_at":)", kPeriodEnd);
+  const std::string was_canceling = R"({"cancel_at_period_end":true})";
+  const std::string was_not = R"({"cancel_at_period_end":false})";
+  const std::string other_price =
+      R"({"items":{"data":[{"price":{"id":"price_0"}}]}})";
+  const struct {
+    std::string type;
+    std::string object;
+    std::string previous;
+    std::string facts;
+  } kTable[] = {
+      {"customer.subscription.created", Subscription("active"), "{}",
+       "created snapshot"},
+      {"customer.subscription.created", Subscription("incomplete"), "{}",
+       "created"},
+      {kUpdated, Subscription("active"), "{}", "snapshot"},
+      {kUpdated, Subscription("active"), R"({"latest_invoice":"in_1"})",
+       "snapshot"},
+      {kUpdated, Subscription("active"), "null", "snapshot"},
+      {kUpdated, Subscription("active"), "[]", "snapshot"},
+      {kUpdated, Subscription("incomplete"), "{}", "snapshot"},
+      {kUpdated, Subscription("active", cancel_at), was_not,
+       "cancel_scheduled"},
+      {kUpdated, Subscription("active", cancel), was_not, "cancel_scheduled"},
+      // Said before: the state, and no second occurrence.
+      {kUpdated, Subscription("active", cancel_at), "{}", "snapshot"},
+      // More than that changed.
+      {kUpdated, Subscription("active", cancel_at),
+       R"({"cancel_at_period_end":false,"status":"past_due"})",
+       "snapshot cancel_scheduled"},
+      {kUpdated, Subscription("active"), was_canceling, "cancel_reverted"},
+      {kUpdated, Subscription("active"), R"({"cancel_at":1769904000})",
+       "cancel_reverted"},
+      {kUpdated, Subscription("active"), was_not, "snapshot"},
+      {kUpdated, Subscription("active"), other_price, "plan_changed"},
+      {kUpdated, Subscription("active"), R"({"plan":{"id":"price_0"}})",
+       "plan_changed"},
+      {kUpdated, Subscription("active"), R"({"plan":{"nickname":"old"}})",
+       "snapshot"},
+      {kUpdated, Subscription("active"),
+       R"({"items":{"data":[{"price":{"id":"price_1"}}]}})", "snapshot"},
+      {kUpdated, Subscription("active"),
+       R"({"items":{"data":[{"price":{"id":"price_0"},)"
+       R"("current_period_end":1767225600}]}})",
+       "snapshot plan_changed"},
+      {kUpdated, Subscription("active"),
+       R"({"cancel_at_period_end":true,)" + other_price.substr(1),
+       "plan_changed cancel_reverted"},
+      {kUpdated, Subscription("past_due"), R"({"status":"active"})",
+       "snapshot"},
+      {kUpdated, Subscription("unpaid"), R"({"status":"past_due"})",
+       "snapshot"},
+      {kUpdated, Subscription("canceled"), other_price, "ended"},
+      {kUpdated, Subscription("incomplete_expired"), "{}", "ended"},
+      {kUpdated, Subscription("paused"), "{}", "paused"},
+      {kUpdated, Subscription("paused", cancel_at), was_not,
+       "paused cancel_scheduled"},
+      {kUpdated, Subscription("active"), R"({"status":"paused"})", "resumed"},
+      {kUpdated, Subscription("past_due"), R"({"status":"paused"})",
+       "snapshot"},
+      {"customer.subscription.resumed", Subscription("active"), "{}",
+       "resumed"},
+      {"customer.subscription.deleted", Subscription("active"), "{}", "ended"},
+      {kUpdated, Subscription("brand_new_status"), "{}", "unknown_status"},
+      {kUpdated, R"({"id":"sub_1"})", "{}", "unknown_status"},
+      {kUpdated, R"({"status":"active"})", "{}", "subscription_without_id"},
+      {kUpdated, R"({"id":"sub_1","object":"invoice","status":"active"})", "{}",
+       "unexpected_object"},
+      {"customer.subscription.trial_will_end", Subscription("trialing"), "{}",
+       "type_carries_no_fact"},
+  };
+  for (const auto& row : kTable) {
+    EXPECT_EQ(KindsOf(EventOf(row.type, row.object, row.previous)), row.facts)
+        << row.type << " " << row.object << " " << row.previous;
+  }
+}
+
+TEST(StripeAdapter, ASnapshotSaysTheStateAndProvesNoPayment) {
+  const struct {
+    const char* status;
+    const char* state;
+  } kStates[] = {{"active", "active"},
+                 {"trialing", "trialing"},
+                 {"past_due", "past_due"},
+                 {"unpaid", "past_due"},
+                 {"incomplete", "pending"}};
+  for (const auto& [status, state] : kStates) {
+    ASSERT_OK_AND_ASSIGN(
+        const ProviderEvent event,
+        Parse(EventOf(kUpdated,
+                      Subscription(status, R"(,"trial_end":1768435200)"))));
+    ASSERT_THAT(event.subscriptions, SizeIs(1));
+    const SubscriptionFacts& facts = event.subscriptions[0];
+    EXPECT_EQ(facts.product_id, "price_1");
+    EXPECT_EQ(facts.facts[0].layer(), subscription::v1::FACT_LAYER_PROVIDER);
+    const auto& snapshot = facts.facts[0].snapshot();
+    EXPECT_EQ(snapshot.provider_state(), state);
+    EXPECT_EQ(Instant(snapshot.period_ends_at()), Utc("2026-02-01T00:00:00Z"));
+    EXPECT_EQ(Instant(snapshot.starts_at()), Utc("2025-12-01T00:00:00Z"));
+    EXPECT_TRUE(snapshot.will_renew());
+    EXPECT_FALSE(snapshot.has_cancel_at());
+    // Of a trial that is over it says nothing more.
+    EXPECT_EQ(snapshot.has_trial_ends_at(),
+              snapshot.provider_state() == "trialing");
+    // Policy and read-back are not the event's to say.
+    EXPECT_FALSE(snapshot.has_grace_period_ends_at());
+    EXPECT_FALSE(snapshot.read_back());
+  }
+}
+
+TEST(StripeAdapter, ACancellationEndsWithThePeriodWhereNoInstantIsGiven) {
+  const std::string old_api =
+      With(Subscription("active", R"(,"cancel_at_period_end":true)"),
+           R"("current_period_end")", R"("other")");
+  const struct {
+    std::string object;
+    absl::Time cancel_at;
+  } kTable[] = {
+      {Subscription("active", R"(,"cancel_at":1768435200)"),
+       Utc("2026-01-15T00:00:00Z")},
+      {Subscription("active", R"(,"cancel_at_period_end":true)"),
+       Utc("2026-02-01T00:00:00Z")},
+      {With(old_api, R"("start_date")",
+            R"("current_period_end":1769904000,"start_date")"),
+       Utc("2026-02-01T00:00:00Z")},
+      // Not known at all: the end of what was paid.
+      {old_api, absl::InfinitePast()},
+  };
+  for (const auto& row : kTable) {
+    SCOPED_TRACE(row.object);
+    ASSERT_OK_AND_ASSIGN(
+        const ProviderEvent event,
+        Parse(EventOf(kUpdated, row.object, R"({"cancel_at":null})")));
+    EXPECT_EQ(Kinds(event), "cancel_scheduled");
+    const auto& cancel = event.subscriptions[0].facts[0].cancel_scheduled();
+    EXPECT_EQ(cancel.has_cancel_at() ? Instant(cancel.cancel_at())
+                                     : absl::InfinitePast(),
+              row.cancel_at);
+    ASSERT_OK_AND_ASSIGN(const ProviderEvent later,
+                         Parse(EventOf(kUpdated, row.object)));
+    const auto& snapshot = later.subscriptions[0].facts[0].snapshot();
+    EXPECT_FALSE(snapshot.will_renew());
+    EXPECT_EQ(snapshot.has_cancel_at(), cancel.has_cancel_at());
+  }
+}
+
+TEST(StripeAdapter, TwoEventsOfOneChangeDoNotContradictEachOther) {
+  const std::string paused =
+      Subscription("paused", R"(,"trial_end":1767225500)");
+  const std::string was_trialing = R"({"status":"trialing"})";
+  const std::string was_paused = R"({"status":"paused"})";
+  EXPECT_EQ(
+      Content(EventOf("customer.subscription.paused", paused, was_trialing)),
+      Content(EventOf(kUpdated, paused, was_trialing, "evt_2")));
+  EXPECT_EQ(
+      Content(EventOf("customer.subscription.resumed", Subscription("active"),
+                      was_paused)),
+      Content(EventOf(kUpdated, Subscription("active"), was_paused, "evt_2")));
+}
+
+TEST(StripeAdapter, APauseTakesAwayWhatFollowsTheTrial) {
+  const auto pause_at = [](const std::string& more) {
+    const absl::StatusOr<ProviderEvent> event = Parse(
+        EventOf("customer.subscription.paused", Subscription("paused", more)));
+    if (!event.ok() || event->subscriptions.empty()) {
+      return absl::InfinitePast();
+    }
+    return Instant(event->subscriptions[0].facts[0].paused().pause_at());
+  };
+  EXPECT_EQ(pause_at(R"(,"trial_end":1767225570)"),
+            Utc("2025-12-31T23:59:30Z"));
+  EXPECT_EQ(pause_at(R"(,"trial_end":null)"), Utc("2026-01-01T00:00:00Z"));
+  EXPECT_EQ(pause_at(R"(,"trial_end":1767225601)"),
+            Utc("2026-01-01T00:00:00Z"));
+}
+
+// The event cannot tell which of the prices is in the catalogue.
+TEST(StripeAdapter, C069_EveryItemIsOfferedWithItsOwnEnd) {
+  const std::string items =
+      R"({"id":"sub_1","status":"active","items":{"data":[)"
+      R"({"price":{"id":"price_a"},"current_period_end":1769904000},)"
+      R"({"price":{"id":"price_b"},"current_period_end":1798761600},)"
+      R"({"price":{"id":"price_a"},"current_period_end":1767312000},)"
+      R"({"price":{"id":"price_c"},"current_period_end":null},)"
+      R"({"quantity":1}]}})";
+  ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
+                       Parse(EventOf(kUpdated, items)));
+  ASSERT_THAT(event.subscriptions, SizeIs(1));
+  const SubscriptionFacts& facts = event.subscriptions[0];
+  EXPECT_EQ(facts.item_key, "");
+  EXPECT_EQ(facts.product_id, "price_b");
+  EXPECT_EQ(Instant(facts.facts[0].snapshot().period_ends_at()),
+            Utc("2027-01-01T00:00:00Z"));
+  ASSERT_THAT(facts.alternatives, SizeIs(2));
+  EXPECT_EQ(facts.alternatives[0].product_id, "price_a");
+  EXPECT_EQ(Instant(facts.alternatives[0].facts[0].snapshot().period_ends_at()),
+            Utc("2026-02-01T00:00:00Z"));
+  EXPECT_EQ(facts.alternatives[1].product_id, "price_c");
+  EXPECT_FALSE(facts.alternatives[1].facts[0].snapshot().has_period_ends_at());
+}
+
+TEST(StripeAdapter, C069_EveryBoughtLineIsOfferedWithItsOwnEnd) {
+  ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
+                       Parse(Own("invoice-paid-two-periods.basil.json")));
+  ASSERT_THAT(event.subscriptions, SizeIs(1));
+  ASSERT_THAT(event.subscriptions[0].alternatives, SizeIs(1));
+  const Alternative& other = event.subscriptions[0].alternatives[0];
+  EXPECT_EQ(other.product_id, "price_monthly");
+  ASSERT_THAT(other.facts, SizeIs(1));
+  EXPECT_EQ(Instant(other.facts[0].paid().period_ends_at()),
+            Utc("2026-02-01T00:00:00Z"));
+  EXPECT_EQ(other.facts[0].paid().payment_key(),
+            event.subscriptions[0].facts[0].paid().payment_key());
+}
+
+TEST(StripeAdapter, C069_AnAbsentPeriodIsNoPeriod) {
+  for (const std::string end :
+       {"null", "\"\"", "0.5", "253402300800", "4000000000000000", "{}"}) {
+    const std::string object = With(Subscription("active"), kPeriodEnd, end);
+    ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
+                         Parse(EventOf(kUpdated, object)));
+    EXPECT_EQ(Kinds(event), "snapshot");
+    EXPECT_FALSE(
+        event.subscriptions[0].facts[0].snapshot().has_period_ends_at());
+  }
+  for (const std::string end : {"null", "253402300800", "\"1\""}) {
+    ASSERT_OK_AND_ASSIGN(
+        const ProviderEvent event,
+        Parse(EventOf("customer.subscription.deleted",
+                      Subscription("canceled", R"(,"ended_at":)" + end))));
+    EXPECT_EQ(Instant(event.subscriptions[0].facts[0].ended().ended_at()),
+              event.occurred_at);
+  }
+}
+
+// ---- money ----
+
+std::string SmallInvoice(const std::string& members) {
+  return absl::StrCat(
+      R"({"id":"in_1","customer":"cus_1","currency":"eur",)", members,
+      R"(,"parent":{"subscription_details":{"subscription":"sub_1"}},)",
+      R"("lines":{"data":[{"amount":900,"parent":{"type":)",
+      R"("subscription_item_details"},"pricing":{"price_details":)",
+      R"({"price":"price_1"}},"period":{"start":1767225600,"end":1769904000})",
+      "}]}}");
+}
+
+TEST(StripeAdapter, AnInvoiceOverNothingExtendsNothing) {
+  const auto kinds = [](const std::string& members) {
+    return KindsOf(EventOf("invoice.paid", SmallInvoice(members)));
+  };
+  EXPECT_EQ(kinds(R"("amount_paid":900)"), "paid");
+  EXPECT_EQ(kinds(R"("amount_paid":0,"total":0)"), "nothing_paid");
+  // A coupon over the whole sum.
+  EXPECT_EQ(kinds(R"("amount_paid":0,"total":0,"starting_balance":-900)"),
+            "nothing_paid");
+  EXPECT_EQ(kinds(R"("amount_paid":0,"total":900)"), "nothing_paid");
+  // Paid from the credit of the customer.
+  EXPECT_EQ(kinds(R"("amount_paid":0,"total":900,"starting_balance":-900)"),
+            "paid");
+}
+
+TEST(StripeAdapter, APaymentIsKnownUnderAllItsNames) {
+  const std::string object = SmallInvoice(
+      R"("amount_paid":900,"charge":"ch_1","payments":{"data":[)"
+      R"({"id":"inpay_1","payment":{"type":"payment_intent",)"
+      R"("payment_intent":"pi_1"}},{"payment":{"charge":{"id":"ch_2"}}},)"
+      R"({"payment":{"charge":"ch_1"}},{"payment":null}]})");
+  ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
+                       Parse(EventOf("invoice.paid", object)));
+  ASSERT_EQ(Kinds(event), "paid");
+  EXPECT_THAT(event.subscriptions[0].facts[0].paid().aliases(),
+              ElementsAre("ch_1", "pi_1", "ch_2"));
+
+  // Since 2025 an event of its own tells them.
+  ASSERT_OK_AND_ASSIGN(
+      const ProviderEvent alias,
+      Parse(EventOf("invoice_payment.paid",
+                    R"({"id":"inpay_1","object":"invoice_payment",)"
+                    R"("invoice":"in_1","status":"paid","payment":)"
+                    R"({"type":"payment_intent","payment_intent":"pi_1"}})")));
+  EXPECT_EQ(Kinds(alias), "payment_alias");
+  ASSERT_THAT(alias.payment_aliases, SizeIs(1));
+  EXPECT_EQ(alias.payment_aliases[0].payment_key, "in_1");
+  EXPECT_EQ(alias.payment_aliases[0].alias, "pi_1");
+  EXPECT_EQ(KindsOf(EventOf("invoice_payment.paid", "{}")),
+            "payment_without_invoice");
+  EXPECT_EQ(KindsOf(EventOf("invoice.paid",
+                            R"({"id":"inpay_1","object":"invoice_payment"})")),
+            "unexpected_object");
+}
+
+TEST(StripeAdapter, AFailureNamesTheInvoiceAndLeavesGraceToThePlan) {
+  ASSERT_OK_AND_ASSIGN(
+      const ProviderEvent event,
+      Parse(EventOf("invoice.payment_failed",
+                    SmallInvoice(R"("amount_paid":0,"amount_due":900)"))));
+  ASSERT_EQ(Kinds(event), "payment_failed");
+  const SubscriptionFacts& facts = event.subscriptions[0];
+  EXPECT_EQ(facts.provider_subscription_id, "sub_1");
+  EXPECT_EQ(facts.product_id, "price_1");
+  EXPECT_EQ(facts.facts[0].layer(), subscription::v1::FACT_LAYER_MONEY);
+  EXPECT_EQ(facts.facts[0].payment_failed().payment_key(), "in_1");
+  EXPECT_FALSE(facts.facts[0].payment_failed().has_grace_period_ends_at());
+  EXPECT_FALSE(facts.facts[0].payment_failed().grace_by_provider());
+  EXPECT_EQ(KindsOf(EventOf("invoice.payment_failed",
+                            R"({"id":"in_1","subscription":null})")),
+            "invoice_without_subscription");
+  EXPECT_EQ(KindsOf(EventOf("invoice.payment_failed",
+                            R"({"id":null,"subscription":"sub_1"})")),
+            "invoice_without_id");
+}
+
+TEST(StripeAdapter, AProrationChangesThePlanAndGivesNoTime) {
+  const auto line = [](const char* price, int amount) {
+    return absl::StrCat(
+        R"({"amount":)", amount,
+        R"(,"proration":true,"type":"invoiceitem","price":{"id":")", price,
+        R"("},"period":{"start":1767225600,"end":1798761600}})");
+  };
+  const auto invoice = [](const std::string& lines) {
+    return EventOf("invoice.paid",
+                   absl::StrCat(R"({"id":"in_1","amount_paid":500,)",
+                                R"("subscription":"sub_1","lines":{"data":[)",
+                                lines, "]}}"));
+  };
+  ASSERT_OK_AND_ASSIGN(
+      const ProviderEvent event,
+      Parse(invoice(line("price_0", -400) + "," + line("price_1", 900))));
+  ASSERT_EQ(Kinds(event), "plan_changed");
+  EXPECT_EQ(event.subscriptions[0].product_id, "price_1");
+  EXPECT_EQ(event.subscriptions[0].facts[0].plan_changed().plan(), "");
+  // More of the same, or something beside it, is no other plan.
+  EXPECT_EQ(
+      KindsOf(invoice(line("price_1", -400) + "," + line("price_1", 900))),
+      "no_period_bought");
+  EXPECT_EQ(KindsOf(invoice(line("price_1", 900))), "no_period_bought");
+}
+
+TEST(StripeAdapter, ARefundNamesThePaymentInEveryWayItKnows) {
+  ASSERT_OK_AND_ASSIGN(
+      const ProviderEvent event,
+      Parse(EventOf(
+          "charge.refunded",
+          R"({"id":"ch_1","object":"charge","customer":"cus_1",)"
+          R"("invoice":"in_1","payment_intent":"pi_1","refunded":true,)"
+          R"("amount_refunded":900,"refunds":{"data":[)"
+          R"({"id":"re_3","created":4,"amount":50,"status":"failed"},)"
+          R"({"id":"re_2","created":3,"amount":400,"status":"succeeded"},)"
+          R"({"id":"re_1","created":2,"amount":500}]}})")));
+  ASSERT_EQ(Kinds(event), "refunded");
+  const SubscriptionFacts& facts = event.subscriptions[0];
+  EXPECT_EQ(facts.provider_subscription_id, "");
+  EXPECT_EQ(facts.customer_id, "cus_1");
+  EXPECT_EQ(facts.product_id, "");
+  EXPECT_THAT(facts.payment_names, ElementsAre("in_1", "ch_1", "pi_1"));
+  EXPECT_EQ(facts.facts[0].layer(), subscription::v1::FACT_LAYER_MONEY);
+  const auto& refunded = facts.facts[0].refunded();
+  EXPECT_EQ(refunded.payment_key(), "in_1");
+  EXPECT_EQ(refunded.refund_key(), "re_2");
+  EXPECT_EQ(refunded.amount_minor(), 400);
+  EXPECT_EQ(refunded.refunded_total_minor(), 900);
+  EXPECT_TRUE(refunded.full());
+  EXPECT_FALSE(refunded.keeps_access());
+}
+
+// Since 2022 the charge does not list its refunds: the sum under the charge's
+// name, which does not add to what refund.created tells.
+TEST(StripeAdapter, ARefundWithoutAListIsTheSumOfAll) {
+  ASSERT_OK_AND_ASSIGN(
+      const ProviderEvent event,
+      Parse(EventOf("charge.refunded",
+                    R"({"id":"ch_1","payment_intent":"pi_1",)"
+                    R"("refunded":false,"amount_refunded":500})")));
+  ASSERT_EQ(Kinds(event), "refunded");
+  EXPECT_THAT(event.subscriptions[0].payment_names,
+              ElementsAre("ch_1", "pi_1"));
+  const auto& refunded = event.subscriptions[0].facts[0].refunded();
+  EXPECT_EQ(refunded.refund_key(), "ch_1");
+  EXPECT_EQ(refunded.amount_minor(), 0);
+  EXPECT_EQ(refunded.refunded_total_minor(), 500);
+  EXPECT_FALSE(refunded.full());
+  for (const std::string object :
+       {R"({"id":"ch_1","refunded":false,"amount_refunded":0})",
+        R"({"id":"ch_1","amount_refunded":-500})",
+        R"({"id":"ch_1","amount_refunded":"500"})"}) {
+    EXPECT_EQ(KindsOf(EventOf("charge.refunded", object)), "nothing_refunded");
+  }
+  EXPECT_EQ(KindsOf(EventOf("charge.refunded", R"({"refunded":true})")),
+            "refund_without_payment");
+}
+
+TEST(StripeAdapter, ARefundCountsUntilItFails) {
+  const auto refund = [](const std::string& type, const std::string& status) {
+    return EventOf(
+        type, absl::StrCat(R"({"id":"re_1","object":"refund","amount":500,)",
+                           R"("charge":"ch_1","payment_intent":"pi_1",)",
+                           R"("status":")", status, "\"}"));
+  };
+  for (const std::string status : {"succeeded", "pending"}) {
+    ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
+                         Parse(refund("refund.created", status)));
+    ASSERT_EQ(Kinds(event), "refunded");
+    const auto& refunded = event.subscriptions[0].facts[0].refunded();
+    EXPECT_EQ(refunded.payment_key(), "ch_1");
+    EXPECT_EQ(refunded.refund_key(), "re_1");
+    EXPECT_EQ(refunded.amount_minor(), 500);
+    EXPECT_FALSE(refunded.full());
+  }
+  EXPECT_EQ(KindsOf(refund("refund.created", "requires_action")),
+            "refund_waits");
+  for (const auto& [type, status] :
+       {std::pair("refund.updated", "failed"),
+        std::pair("refund.updated", "canceled"),
+        std::pair("refund.failed", "failed"),
+        std::pair("charge.refund.updated", "failed")}) {
+    ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
+                         Parse(refund(type, status)));
+    // Under the charge's name too, which stands for it where there is no list.
+    ASSERT_EQ(Kinds(event), "refund_reversed refund_reversed");
+    const SubscriptionFacts& facts = event.subscriptions[0];
+    EXPECT_THAT(facts.payment_names, ElementsAre("ch_1", "pi_1"));
+    EXPECT_EQ(facts.facts[0].refund_reversed().refund_key(), "re_1");
+    EXPECT_EQ(facts.facts[1].refund_reversed().refund_key(), "ch_1");
+  }
+  EXPECT_EQ(KindsOf(EventOf("refund.created", R"({"id":"re_1","amount":5})")),
+            "refund_without_payment");
+  EXPECT_EQ(KindsOf(EventOf("refund.created",
+                            R"({"id":"re_1","amount":0,"charge":"ch_1"})")),
+            "nothing_refunded");
+}
+
+TEST(StripeAdapter, OnlyADisputeThatMovesMoneyIsOne) {
+  const struct {
+    std::string type;
+    std::string status;
+    std::string previous;
+    std::string facts;
+  } kTable[] = {
+      {"created", "needs_response", "{}", "dispute_opened"},
+      {"created", "warning_needs_response", "{}", "dispute_inquiry"},
+      {"updated", "under_review", R"({"evidence":{}})", "dispute_goes_on"},
+      {"updated", "needs_response", R"({"status":"warning_under_review"})",
+       "dispute_opened"},
+      {"updated", "warning_under_review", "{}", "dispute_inquiry"},
+      {"closed", "won", "{}", "dispute_closed"},
+      {"closed", "lost", "{}", "dispute_closed"},
+      {"closed", "warning_closed", "{}", "dispute_inquiry"},
+      {"funds_withdrawn", "needs_response", "{}", "type_carries_no_fact"},
+      {"funds_reinstated", "won", "{}", "type_carries_no_fact"},
+  };
+  for (const auto& row : kTable) {
+    SCOPED_TRACE(row.type + " " + row.status);
+    ASSERT_OK_AND_ASSIGN(
+        const ProviderEvent event,
+        Parse(EventOf(
+            "charge.dispute." + row.type,
+            absl::StrCat(R"({"id":"dp_1","object":"dispute",)",
+                         R"("charge":"ch_1","status":")", row.status, "\"}"),
+            row.previous)));
+    EXPECT_EQ(Kinds(event), row.facts);
+    if (event.subscriptions.empty()) continue;
+    EXPECT_THAT(event.subscriptions[0].payment_names, ElementsAre("ch_1"));
+    const Fact& fact = event.subscriptions[0].facts[0];
+    EXPECT_EQ(fact.has_dispute_opened() ? fact.dispute_opened().payment_key()
+                                        : fact.dispute_closed().payment_key(),
+              "ch_1");
+    EXPECT_EQ(fact.dispute_closed().lost(), row.status == "lost");
+    EXPECT_FALSE(fact.dispute_opened().suspends());
+  }
+  EXPECT_EQ(KindsOf(EventOf("charge.dispute.created",
+                            R"({"id":"dp_1","status":"needs_response"})")),
+            "dispute_without_payment");
+}
+
+// ---- what tells no fact, and something all the same ----
+
+TEST(StripeAdapter, C053_ACheckoutLinksTheCustomerAndGrantsNothing) {
+  const auto session = [](const std::string& members) {
+    return absl::StrCat(R"({"id":"cs_1","object":"checkout.session",)", members,
+                        "}");
+  };
+  const std::string ids =
+      R"("subscription":"sub_1","customer":"cus_1","payment_status":"unpaid")";
+  for (const auto& [type, members] : {
+           std::pair("checkout.session.completed",
+                     ids + R"(,"client_reference_id":"user-1")"),
+           std::pair("checkout.session.async_payment_succeeded",
+                     ids + R"(,"metadata":{"tenure_subject":"user-1"},)"
+                           R"("client_reference_id":"other")"),
+       }) {
+    ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
+                         Parse(EventOf(type, session(members))));
+    EXPECT_EQ(Kinds(event), "customer_link");
+    ASSERT_THAT(event.links, SizeIs(1));
+    EXPECT_EQ(event.links[0].customer_id, "cus_1");
+    EXPECT_EQ(event.links[0].subject, "user-1");
+  }
+  for (const auto& [members, ignored] : {
+           std::pair(ids, "checkout_names_no_subject"),
+           std::pair(std::string(R"("subscription":"sub_1","customer":null,)"
+                                 R"("client_reference_id":"user-1")"),
+                     "checkout_names_no_subject"),
+           std::pair(std::string(R"("mode":"payment","customer":"cus_1",)"
+                                 R"("client_reference_id":"user-1")"),
+                     "checkout_without_subscription"),
+       }) {
+    ASSERT_OK_AND_ASSIGN(
+        const ProviderEvent event,
+        Parse(EventOf("checkout.session.completed", session(members))));
+    EXPECT_EQ(Kinds(event), ignored);
+    EXPECT_THAT(event.links, IsEmpty());
+  }
+  EXPECT_EQ(
+      KindsOf(EventOf("checkout.session.async_payment_failed", session(ids))),
+      "type_carries_no_fact");
+}
+
+TEST(StripeAdapter, FeaturesOfStripeAreNotTenures) {
+  EXPECT_EQ(KindsOf(EventOf(
+                "entitlements.active_entitlement_summary.updated",
+                R"({"object":"entitlements.active_entitlement_summary"})")),
+            "entitlements_come_from_plans");
+}
+
+TEST(StripeAdapter, C032_HalfACharacterInAnyIdThatIsReadIsRefused) {
+  const struct {
+    std::string type;
+    std::string object;
+    std::string previous;
+  } kTable[] = {
+      {kUpdated, R"({"id":"sub_1","status":"\ud800"})", "{}"},
+      {kUpdated, Subscription("active"), R"({"plan":{"id":"\ud800"}})"},
+      {kUpdated, With(Subscription("active"), "price_1", "\\ud800"), "{}"},
+      {"charge.refunded", R"({"id":"ch_1","invoice":"\ud800"})", "{}"},
+      {"refund.created", R"({"id":"re_1","charge":"\ud800"})", "{}"},
+      {"charge.dispute.created", R"({"charge":"\ud800"})", "{}"},
+      {"checkout.session.completed",
+       R"({"subscription":"s","client_reference_id":"\ud800"})", "{}"},
+      {"invoice_payment.paid", R"({"invoice":"\ud800"})", "{}"},
+  };
+  for (const auto& row : kTable) {
+    EXPECT_THAT(Parse(EventOf(row.type, row.object, row.previous)),
+                IsMalformed())
+        << row.type;
+  }
+}
+
+// Whatever stands where: read or recorded, never refused.
+TEST(StripeAdapter, C037_AnyValueInAnyPlaceOfAnyEventIsTaken) {
+  const std::string kTypes[] = {kUpdated,
+                                "customer.subscription.created",
+                                "customer.subscription.deleted",
+                                "customer.subscription.paused",
+                                "invoice.paid",
+                                "invoice.payment_failed",
+                                "invoice_payment.paid",
+                                "charge.refunded",
+                                "refund.updated",
+                                "charge.dispute.closed",
+                                "checkout.session.completed"};
+  const std::string kObjects[] = {
+      Subscription("active", R"(,"cancel_at":1769904000)"),
+      Subscription("paused", R"(,"trial_end":1767225500)"),
+      SmallInvoice(R"("amount_paid":900,"payments":{"data":[{}]})"),
+      R"({"id":"ch_1","refunded":true,"amount_refunded":9,"refunds":{"data":)"
+      R"([{"id":"re_1","created":2,"amount":9}]}})",
+      R"({"id":"re_1","charge":"ch_1","amount":9,"status":"failed"})",
+  };
+  const std::string kValues[] = {"null",
+                                 "{}",
+                                 "[]",
+                                 "[[]]",
+                                 "true",
+                                 "-1",
+                                 "9223372036854775807",
+                                 "-9223372036854775808",
+                                 "1e300",
+                                 "\"\"",
+                                 "\"a\\u0000\"",
+                                 "[{\"id\":[]}]",
+                                 "{\"data\":[null,{},[],1]}"};
+  size_t tried = 0;
+  for (const std::string& type : kTypes) {
+    for (const std::string& object : kObjects) {
+      // Replaces the value of each member, wherever it stands.
+      for (size_t at = object.find("\":"); at != std::string::npos;
+           at = object.find("\":", at + 1)) {
+        const size_t begin = at + 2;
+        const size_t end = object.find_first_of(",}]", begin);
+        if (object[begin] == '{' || object[begin] == '[') continue;
+        for (const std::string& value : kValues) {
+          const std::string odd =
+              absl::StrCat(object.substr(0, begin), value, object.substr(end));
+          EXPECT_THAT(Parse(EventOf(type, odd, value)), IsOk()) << odd;
+          ++tried;
+        }
+      }
+    }
+  }
+  EXPECT_GT(tried, 4000u);
 }
 
 // ---- ids ----
@@ -482,7 +1142,7 @@ TEST(StripeAdapter, C023_VerifiesTheHeaderWhateverItsCase) {
 
 // ---- bodies as the provider really sends them ----
 
-// The value at "data.object.lines.data.0.price".
+// The value at "data.object.lines.data.0.price"; an object's is its id.
 std::string TextAt(const JsonValue& root, absl::string_view path) {
   const JsonValue* value = &root;
   for (const absl::string_view step : absl::StrSplit(path, '.')) {
@@ -494,7 +1154,9 @@ std::string TextAt(const JsonValue& root, absl::string_view path) {
     }
     if (value == nullptr) return absl::StrCat("nothing at ", path);
   }
-  return std::string(value->AsString().value_or("no text"));
+  if (value->IsObject()) value = value->Find("id");
+  return std::string(value == nullptr ? "no id"
+                                      : value->AsString().value_or("no text"));
 }
 
 // The collected files: of TENURE_FIXTURES, of the sibling folder that a
@@ -507,140 +1169,318 @@ std::filesystem::path CollectedFixtures() {
   return TENURE_TEST_FIXTURES;
 }
 
-struct RealFile {
-  std::string name;
-  std::string body;
+// What one file says, as its collection's table puts it. Ids are paths below
+// data.object, because they were invented; dates and amounts are the point.
+struct Reading {
+  // Kinds of the facts, or why there are none.
+  std::string facts;
+  std::string subscription = "";
+  std::string customer = "";
+  std::string product = "";
+  // The end that the first fact states: of the paid period, of the
+  // subscription, of what is scheduled, or when it pauses.
+  std::string end = "";
+  // The period that is printed and proves nothing.
+  std::string period_end = "";
+  // Of the money.
+  std::string key = "";
+  int64_t amount_minor = 0;
+  std::string currency = "";
+  // The product of the other item or line.
+  std::string other_product = "";
+  std::string other_end = "";
+  // Of files that hold only the data of an event.
+  std::string type = "";
 };
 
-std::vector<RealFile> RealFiles() {
-  // Files that hold only the data of an event, and what the event was.
-  const std::map<std::string, std::string> kTypes = {
-      {"invoice-paid-subscription-update-is-first-invoice.old-api.data.json",
-       "invoice.payment_succeeded"},
+const std::map<std::string, Reading>& Readings() {
+  static const auto& readings = *new std::map<std::string, Reading>{
+      {"subscription-created.2020-08-27.json",
+       {.facts = "created snapshot",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .period_end = "2022-04-26T18:41:50Z"}},
+      {"subscription-deleted-immediately.2020-08-27.json",
+       {.facts = "ended",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .end = "2022-03-26T18:41:37Z"}},
+      {"subscription-trial-will-end.two-items.pre2014.json",
+       {.facts = "type_carries_no_fact"}},
+      {"invoice-created-draft.2020-08-27.json",
+       {.facts = "type_carries_no_fact"}},
+      {"invoice-paid-one-off.2020-08-27.json",
+       {.facts = "invoice_without_subscription"}},
+      {"charge-refunded-full.2020-08-27.json",
+       {.facts = "refunded", .key = "refunds.data.0.id", .amount_minor = 100}},
+      {"dispute-created-inquiry.2020-08-27.json", {.facts = "dispute_inquiry"}},
+      {"checkout-completed-payment-mode.2020-08-27.json",
+       {.facts = "checkout_without_subscription"}},
       {"checkout-completed-subscription-mode.data.json",
-       "checkout.session.completed"},
+       {.facts = "checkout_names_no_subject",
+        .type = "checkout.session.completed"}},
       {"invoice-payment-failed-renewal.basil.data.json",
-       "invoice.payment_failed"},
+       {.facts = "payment_failed",
+        .subscription = "parent.subscription_details.subscription",
+        .customer = "customer",
+        .product = "lines.data.0.pricing.price_details.price",
+        .key = "id",
+        .type = "invoice.payment_failed"}},
       {"invoice-action-required-metered.both-shapes.data.json",
-       "invoice.payment_action_required"},
-      {"invoice-upcoming.basil.data.json", "invoice.upcoming"},
-      {"charge-refunded-partial.data.json", "charge.refunded"},
+       {.facts = "type_carries_no_fact",
+        .type = "invoice.payment_action_required"}},
+      {"invoice-upcoming.basil.data.json",
+       {.facts = "type_carries_no_fact", .type = "invoice.upcoming"}},
+      {"charge-refunded-partial.data.json",
+       {.facts = "refunded",
+        .customer = "customer",
+        .key = "refunds.data.0.id",
+        .amount_minor = 500,
+        .type = "charge.refunded"}},
       {"subscription-updated-canceled.period-in-items.data.json",
-       "customer.subscription.updated"},
-      {"invoice-payment-object.2025.data.json", "invoice.updated"},
+       {.facts = "ended",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .end = "2017-02-23T17:47:49Z",
+        .type = "customer.subscription.updated"}},
+      {"invoice-payment-object.2025.data.json",
+       {.facts = "type_carries_no_fact", .type = "invoice.updated"}},
+      {"subscription-updated-plan-change.2019-12-03.json",
+       {.facts = "plan_changed",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.plan.id"}},
+      {"subscription-past-due.api-read.2019.json",
+       {.facts = "snapshot",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.plan.id",
+        .period_end = "2020-03-03T17:12:57Z",
+        .type = "customer.subscription.updated"}},
+      {"subscription-updated-renewal.basil.json",
+       {.facts = "snapshot",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .period_end = "2025-09-27T20:37:22Z"}},
+      {"subscription-updated-cancel-scheduled.basil.json",
+       {.facts = "cancel_scheduled",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .end = "2025-09-27T20:37:22Z"}},
+      {"subscription-deleted-unpaid.basil.json",
+       {.facts = "ended",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .end = "2025-09-26T22:37:22Z"}},
+      {"subscription-paused-after-trial.basil.json",
+       {.facts = "paused",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .end = "2025-09-26T20:37:22Z"}},
+      {"subscription-updated-two-item-periods.basil.json",
+       {.facts = "snapshot",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.1.price.id",
+        .period_end = "2025-10-26T20:37:22Z",
+        .other_product = "items.data.0.price.id",
+        .other_end = "2025-09-27T20:37:22Z"}},
+      {"invoice-paid-subscription-update-is-first-invoice.old-api.data.json",
+       {.facts = "paid",
+        .subscription = "subscription",
+        .customer = "customer",
+        .product = "lines.data.0.price.id",
+        .end = "2025-03-17T12:47:20Z",
+        .key = "id",
+        .amount_minor = 1100,
+        .currency = "EUR",
+        .type = "invoice.payment_succeeded"}},
+      {"invoice-paid-subscription-update-proration.2022-08-01.json",
+       {.facts = "plan_changed",
+        .subscription = "subscription",
+        .customer = "customer",
+        .product = "lines.data.1.price.id"}},
+      {"invoice-payment-succeeded-renewal.2025-02-24.acacia.json",
+       {.facts = "paid",
+        .subscription = "subscription",
+        .customer = "customer",
+        .product = "lines.data.0.price.id",
+        .end = "2025-03-12T08:00:00Z",
+        .key = "id",
+        .amount_minor = 95,
+        .currency = "USD"}},
+      // The files in this tree.
+      {"invoice-paid.basil.json",
+       {.facts = "paid",
+        .subscription = "parent.subscription_details.subscription",
+        .customer = "customer",
+        .product = "lines.data.1.pricing.price_details.price",
+        .end = "2026-02-01T00:00:00Z",
+        .key = "id",
+        .amount_minor = 900,
+        .currency = "EUR"}},
+      {"invoice-paid-two-periods.basil.json",
+       {.facts = "paid",
+        .subscription = "parent.subscription_details.subscription",
+        .customer = "customer",
+        .product = "lines.data.0.pricing.price_details.price",
+        .end = "2027-01-01T00:00:00Z",
+        .key = "id",
+        .amount_minor = 900,
+        .currency = "EUR",
+        .other_product = "lines.data.1.pricing.price_details.price",
+        .other_end = "2026-02-01T00:00:00Z"}},
+      {"invoice-payment-succeeded.acacia.json",
+       {.facts = "paid",
+        .subscription = "subscription",
+        .customer = "customer",
+        .product = "lines.data.0.price.id",
+        .end = "2026-02-01T00:00:00Z",
+        .key = "id",
+        .amount_minor = 900,
+        .currency = "USD"}},
+      {"invoice-payment-succeeded.2019.json",
+       {.facts = "paid",
+        .subscription = "subscription.id",
+        .customer = "customer.id",
+        .product = "lines.data.0.plan.id",
+        .end = "2026-02-01T00:00:00Z",
+        .key = "id",
+        .amount_minor = 900,
+        .currency = "USD"}},
+      {"invoice-paid-proration.basil.json",
+       {.facts = "plan_changed",
+        .subscription = "parent.subscription_details.subscription",
+        .customer = "customer",
+        .product = "lines.data.1.pricing.price_details.price"}},
+      {"invoice-paid-one-off.json", {.facts = "invoice_without_subscription"}},
+      {"invoice-paid-zero.basil.json", {.facts = "nothing_paid"}},
+      {"invoice-paid-metered.2020.json", {.facts = "no_period_bought"}},
+      {"subscription-deleted.basil.json",
+       {.facts = "ended",
+        .subscription = "id",
+        .customer = "customer",
+        .product = "items.data.0.price.id",
+        .end = "2026-01-11T00:00:00Z"}},
+      {"unknown-type.json", {.facts = "type_carries_no_fact"}},
   };
-  std::vector<RealFile> files;
-  for (const auto& entry :
-       std::filesystem::directory_iterator(CollectedFixtures() / "stripe")) {
-    RealFile file;
-    file.name = entry.path().filename().string();
-    if (!absl::EndsWith(file.name, ".json") ||
-        file.name == "signature_vectors.json" ||
-        // An answer of the API, no event.
-        absl::StrContains(file.name, ".api-")) {
-      continue;
-    }
-    file.body = ReadFile(entry.path());
-    if (absl::EndsWith(file.name, ".data.json")) {
-      const auto type = kTypes.find(file.name);
-      file.body = absl::StrCat(
-          R"({"id":"evt_wrapped","object":"event","livemode":true,)",
-          R"("created":1767225600,"type":")",
-          type == kTypes.end() ? "test.unknown" : type->second, R"(","data":)",
-          file.body, "}");
-    }
-    files.push_back(std::move(file));
+  return readings;
+}
+
+absl::Time EndOf(const Fact& fact) {
+  switch (fact.kind_case()) {
+    case Fact::kPaid:
+      return Instant(fact.paid().period_ends_at());
+    case Fact::kEnded:
+      return Instant(fact.ended().ended_at());
+    case Fact::kCancelScheduled:
+      return Instant(fact.cancel_scheduled().cancel_at());
+    case Fact::kPaused:
+      return Instant(fact.paused().pause_at());
+    case Fact::kSnapshot:
+      return Instant(fact.snapshot().period_ends_at());
+    default:
+      return absl::InfinitePast();
   }
-  std::sort(
-      files.begin(), files.end(),
-      [](const RealFile& a, const RealFile& b) { return a.name < b.name; });
-  return files;
+}
+
+void CompareMoney(const Fact& fact, const std::string& key,
+                  const Reading& reading) {
+  switch (fact.kind_case()) {
+    case Fact::kPaid:
+      EXPECT_EQ(fact.paid().payment_key(), key);
+      EXPECT_EQ(fact.paid().amount_minor(), reading.amount_minor);
+      EXPECT_EQ(fact.paid().currency(), reading.currency);
+      EXPECT_TRUE(fact.paid().will_renew());
+      return;
+    case Fact::kPaymentFailed:
+      EXPECT_EQ(fact.payment_failed().payment_key(), key);
+      return;
+    case Fact::kRefunded:
+      EXPECT_EQ(fact.refunded().refund_key(), key);
+      EXPECT_EQ(fact.refunded().amount_minor(), reading.amount_minor);
+      EXPECT_EQ(fact.refunded().refunded_total_minor(), reading.amount_minor);
+      return;
+    default:
+      FAIL() << "no money";
+  }
+}
+
+void Compare(const JsonValue& root, const ProviderEvent& event,
+             const Reading& reading) {
+  const auto at = [&](const std::string& path) {
+    return path.empty() ? "" : TextAt(root, "data.object." + path);
+  };
+  EXPECT_EQ(Kinds(event), reading.facts);
+  if (event.subscriptions.empty()) return;
+  ASSERT_THAT(event.subscriptions, SizeIs(1));
+  const SubscriptionFacts& facts = event.subscriptions[0];
+  EXPECT_EQ(facts.provider_subscription_id, at(reading.subscription));
+  EXPECT_EQ(facts.customer_id, at(reading.customer));
+  EXPECT_EQ(facts.product_id, at(reading.product));
+  EXPECT_EQ(facts.item_key, "");
+  const Fact& first = facts.facts.front();
+  if (!reading.end.empty()) {
+    EXPECT_EQ(EndOf(first), Utc(reading.end));
+  }
+  if (!reading.period_end.empty()) {
+    EXPECT_EQ(Instant(facts.facts.back().snapshot().period_ends_at()),
+              Utc(reading.period_end));
+    EXPECT_TRUE(facts.facts.back().snapshot().will_renew());
+  }
+  if (!reading.key.empty()) CompareMoney(first, at(reading.key), reading);
+  if (reading.subscription.empty()) {
+    ASSERT_THAT(facts.payment_names, Not(IsEmpty()));
+    EXPECT_EQ(facts.payment_names.front(), at("id"));
+  }
+  if (reading.other_product.empty()) {
+    EXPECT_THAT(facts.alternatives, IsEmpty());
+    return;
+  }
+  ASSERT_THAT(facts.alternatives, SizeIs(1));
+  EXPECT_EQ(facts.alternatives[0].product_id, at(reading.other_product));
+  EXPECT_EQ(EndOf(facts.alternatives[0].facts[0]), Utc(reading.other_end));
 }
 
 TEST(StripeAdapterFixtures, EveryCollectedBodyIsReadRight) {
-  // What the collection's table says of the files that this adapter handles.
-  // Ids are read from the file; dates and amounts are the point.
-  struct Paid {
-    std::string subscription;
-    std::string customer;
-    std::string product;
-    std::string ends_at;
-    int64_t amount_minor;
-    std::string currency;
-  };
-  const std::string kObject = "data.object.";
-  const std::map<std::string, Paid> kPaid = {
-      {"invoice-payment-succeeded-renewal.2025-02-24.acacia.json",
-       {"subscription", "customer", "lines.data.0.price.id",
-        "2025-03-12T08:00:00Z", 95, "USD"}},
-      {"invoice-paid-subscription-update-is-first-invoice.old-api.data.json",
-       {"subscription", "customer", "lines.data.0.price.id",
-        "2025-03-17T12:47:20Z", 1100, "EUR"}},
-      {"invoice-paid.basil.json",
-       {"parent.subscription_details.subscription", "customer",
-        "lines.data.1.pricing.price_details.price", "2026-02-01T00:00:00Z", 900,
-        "EUR"}},
-      {"invoice-paid-two-periods.basil.json",
-       {"parent.subscription_details.subscription", "customer",
-        "lines.data.0.pricing.price_details.price", "2027-01-01T00:00:00Z", 900,
-        "EUR"}},
-      {"invoice-payment-succeeded.acacia.json",
-       {"subscription", "customer", "lines.data.0.price.id",
-        "2026-02-01T00:00:00Z", 900, "USD"}},
-      {"invoice-payment-succeeded.2019.json",
-       {"subscription.id", "customer.id", "lines.data.0.plan.id",
-        "2026-02-01T00:00:00Z", 900, "USD"}},
-  };
-  const std::map<std::string, std::string> kEnded = {
-      {"subscription-deleted-immediately.2020-08-27.json",
-       "2022-03-26T18:41:37Z"},
-      {"subscription-deleted-unpaid.basil.json", "2025-09-26T22:37:22Z"},
-      {"subscription-deleted.basil.json", "2026-01-11T00:00:00Z"},
-  };
-
-  const std::vector<RealFile> files = RealFiles();
-  EXPECT_GE(files.size(), 10u);
-  size_t paid_files = 0;
-  size_t ended_files = 0;
-  for (const RealFile& file : files) {
-    SCOPED_TRACE(file.name);
-    ASSERT_OK_AND_ASSIGN(const JsonValue root, ParseJson(file.body));
-    ASSERT_OK_AND_ASSIGN(const ProviderEvent event, Parse(file.body));
+  size_t files = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(CollectedFixtures() / "stripe")) {
+    const std::string name = entry.path().filename().string();
+    if (!absl::EndsWith(name, ".json") || name == "signature_vectors.json") {
+      continue;
+    }
+    SCOPED_TRACE(name);
+    const auto reading = Readings().find(name);
+    // A file that came later is at least taken.
+    const Reading* expected =
+        reading == Readings().end() ? nullptr : &reading->second;
+    const bool answer = absl::StrContains(name, ".api-");
+    std::string body = ReadFile(entry.path());
+    if (answer || absl::EndsWith(name, ".data.json")) {
+      if (answer) body = absl::StrCat(R"({"object":)", body, "}");
+      body = absl::StrCat(
+          R"({"id":"evt_wrapped","object":"event","livemode":true,)",
+          R"("created":1767225600,"type":")",
+          expected == nullptr ? "test.unknown" : expected->type, R"(","data":)",
+          body, "}");
+    }
+    ASSERT_OK_AND_ASSIGN(const JsonValue root, ParseJson(body));
+    ASSERT_OK_AND_ASSIGN(const ProviderEvent event, Parse(body));
     EXPECT_EQ(event.event_id, TextAt(root, "id"));
     EXPECT_EQ(event.type, TextAt(root, "type"));
-
-    if (const auto row = kPaid.find(file.name); row != kPaid.end()) {
-      ++paid_files;
-      const Paid& expected = row->second;
-      ASSERT_THAT(event.subscriptions, SizeIs(1)) << event.ignored;
-      const SubscriptionFacts& facts = event.subscriptions[0];
-      EXPECT_EQ(facts.provider_subscription_id,
-                TextAt(root, kObject + expected.subscription));
-      EXPECT_EQ(facts.customer_id, TextAt(root, kObject + expected.customer));
-      EXPECT_EQ(facts.product_id, TextAt(root, kObject + expected.product));
-      ASSERT_THAT(facts.facts, SizeIs(1));
-      const auto& paid = facts.facts[0].paid();
-      EXPECT_EQ(paid.payment_key(), TextAt(root, kObject + "id"));
-      EXPECT_EQ(Instant(paid.period_ends_at()), Utc(expected.ends_at));
-      EXPECT_EQ(paid.amount_minor(), expected.amount_minor);
-      EXPECT_EQ(paid.currency(), expected.currency);
-      EXPECT_TRUE(paid.will_renew());
-    } else if (const auto end = kEnded.find(file.name); end != kEnded.end()) {
-      ++ended_files;
-      ASSERT_THAT(event.subscriptions, SizeIs(1)) << event.ignored;
-      const SubscriptionFacts& facts = event.subscriptions[0];
-      EXPECT_EQ(facts.provider_subscription_id, TextAt(root, kObject + "id"));
-      EXPECT_EQ(facts.customer_id, TextAt(root, kObject + "customer"));
-      ASSERT_THAT(facts.facts, SizeIs(1));
-      ASSERT_TRUE(facts.facts[0].has_ended());
-      EXPECT_EQ(Instant(facts.facts[0].ended().ended_at()), Utc(end->second));
-    } else {
-      EXPECT_THAT(event.subscriptions, IsEmpty());
-      EXPECT_NE(event.ignored, "");
-    }
+    if (expected == nullptr) continue;
+    ++files;
+    Compare(root, event, *expected);
   }
-  EXPECT_GE(paid_files, 2u);
-  EXPECT_GE(ended_files, 1u);
+  EXPECT_GE(files, 10u);
 }
 
 TEST(StripeAdapterFixtures, AnAnswerOfTheApiIsNoEvent) {
