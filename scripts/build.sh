@@ -82,6 +82,13 @@ proto_release() {
   say "proto/released.binpb is now the contract that buf breaking compares with; commit it with the release"
 }
 
+# run_property [N]: the properties of the fold over N histories each, in the release build.
+run_property() {
+  build_preset release common/domain/fold_property_test
+  TENURE_PROPERTY_HISTORIES="${1:-1000000}" exec "$DEV_DIR/build/release/common/domain/fold_property_test" \
+    --gtest_filter='*Property.*'
+}
+
 # run_bench [NAME] [options]: the bench program knows its benches and options; without a name it lists them.
 run_bench() {
   build_cluster

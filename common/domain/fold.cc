@@ -374,6 +374,9 @@ Layout LayOut(const FoldState& state) {
     term.internal = payment.internal();
     term.amount_minor = payment.amount_minor();
     term.refunded_minor = RefundedMinor(payment);
+    for (const pb::FoldRefund& refund : payment.refunds()) {
+      term.refund_changes += refund.reversed() ? 2 : 1;
+    }
     absl::Duration shift;
     if (payment.stacked()) {
       // Nor does it move to before it was bought.
@@ -589,7 +592,7 @@ class Stepping {
       return;
     }
     // Only a payment clears grace: the end has not moved yet.
-    s_.set_past_due(false);
+    Recover();
   }
 
   void SnapshotCancel(const pb::Snapshot& snapshot) {
@@ -645,6 +648,11 @@ class Stepping {
   }
 
   void Pause(int64_t pause_at) {
+    const bool paused =
+        internal_ ? s_.has_internal_pause_at() && s_.internal_pause_at() <= at_
+                  : s_.has_provider_pause_at() && s_.provider_pause_at() <= at_;
+    // It is to be paused later only, so it goes on until then.
+    if (paused && pause_at > at_) s_.set_resumed_order_at(at_);
     if (internal_) {
       s_.set_internal_pause_at(pause_at);
     } else {
@@ -822,6 +830,7 @@ class Stepping {
     if (!AnythingBought() || s_.has_ended_at() || s_.has_internal_ended_at()) {
       return;
     }
+    if (!s_.past_due()) s_.set_past_due_order_at(at_);
     s_.set_past_due(true);
     for (pb::FoldPayment& payment : *s_.mutable_payments()) {
       payment.clear_leeway_until();
@@ -838,10 +847,15 @@ class Stepping {
     }
   }
 
+  void Recover() {
+    if (s_.past_due()) s_.set_recovered_order_at(at_);
+    s_.set_past_due(false);
+  }
+
   void ClearUnpaid() {
     s_.set_unpaid(false);
     s_.clear_unpaid_key();
-    s_.set_past_due(false);
+    Recover();
     s_.clear_grace_period_ends_at();
   }
 
@@ -1201,6 +1215,8 @@ Projection Project(const FoldState& s) {
   when.resumed = At(s.resumed_order_at());
   when.plan_changed = At(s.plan().order_at());
   when.transferred = At(s.transferred_order_at());
+  when.past_due = At(s.past_due_order_at());
+  when.recovered = At(s.recovered_order_at());
 
   Subscription& out = projection.subscription;
   out.starts_at = At(s.has_starts_at(), s.starts_at());
@@ -1315,7 +1331,7 @@ Projection Project(const FoldState& s) {
     out.status = Status::kPending;
   } else if (s.past_due()) {
     out.status = Status::kPastDue;
-  } else if (!s.payments().empty() || !s.extensions().empty()) {
+  } else if (layout.any) {
     out.status = Status::kActive;
   } else {
     out.status = Status::kTrialing;

@@ -81,6 +81,8 @@ struct PaidTerm {
   bool internal = false;
   int64_t amount_minor = 0;
   int64_t refunded_minor = 0;
+  // How many refunds were made and taken back.
+  int refund_changes = 0;
 
   friend bool operator==(const PaidTerm&, const PaidTerm&) = default;
 };
@@ -105,6 +107,8 @@ struct Occurrences {
   absl::Time resumed;
   absl::Time plan_changed;
   absl::Time transferred;
+  absl::Time past_due;
+  absl::Time recovered;
 
   friend bool operator==(const Occurrences&, const Occurrences&) = default;
 };

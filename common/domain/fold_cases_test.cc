@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "common/base/proto_time.h"
 #include "common/domain/access.h"
 #include "common/domain/fold.h"
 #include "common/domain/fold_testing.h"
@@ -134,7 +135,9 @@ TEST(FoldCases, C009_TwoPlansInOneSecondAreFlaggedUntilTheReadBack) {
 
 TEST(FoldCases, C051_AccessThroughGraceToItsExactEnd) {
   Facts facts = {Paid(Day(0), "in_1", Day(0), Day(30)),
-                 Failed(Day(30), "in_2", Day(33))};
+                 Failed(Day(30), "in_2", Day(33)),
+                 Failed(Day(31), "in_2", Day(34))};
+  // The retry does not move it.
   EXPECT_TRUE(EndsAt(facts, Day(33)));
   facts.push_back(Paid(Day(32), "in_2", Day(30), Day(60)));
   EXPECT_TRUE(EndsAt(facts, Day(60)));
@@ -143,6 +146,11 @@ TEST(FoldCases, C051_AccessThroughGraceToItsExactEnd) {
 TEST(FoldCases, C052_TheGraceOfAPastMonthHidesNoLaterEnd) {
   EXPECT_TRUE(EndsAt(Facts{Paid(Day(0), "in_1", Day(0), Day(30)),
                            Failed(Day(30), "in_2", Day(31)),
+                           Paid(Day(32), "in_2", Day(30), Day(60))},
+                     Day(60)));
+  // Grace that was longer than the month that is paid then goes with it.
+  EXPECT_TRUE(EndsAt(Facts{Paid(Day(0), "in_1", Day(0), Day(30)),
+                           Failed(Day(30), "in_2", Day(70)),
                            Paid(Day(32), "in_2", Day(30), Day(60))},
                      Day(60)));
   // Grace that the provider keeps telling does not shorten a paid end either.
@@ -346,6 +354,15 @@ TEST(FoldCases, C064_TheOldSubscriptionsEndSparesTheNewOne) {
   EXPECT_FALSE(DecideAccess(both, Day(50)).has_access);
 }
 
+TEST(FoldCases, C064_BuyingAgainBringsBackNothingThatTheEndHadCut) {
+  const Facts facts = {Paid(Day(0), "in_1", Day(0), Day(365)),
+                       Ended(Day(50), Day(50)),
+                       Paid(Day(60), "in_2", Day(60), Day(90))};
+  EXPECT_TRUE(EndsAt(facts, Day(90)));
+  EXPECT_EQ(Projected(facts).terms[0].ends_at, Day(50));
+  ExpectOneRowInAllOrders(facts);
+}
+
 TEST(FoldCases, C065_TheProvidersLaterDateDoesNotReopenAnEndAtOnce) {
   const Facts ended = {Paid(Day(0), "in_1", Day(0), Day(30)),
                        ByOperator(Ended(Day(5), Day(5))),
@@ -434,6 +451,11 @@ TEST(FoldCases, C057_ARevocationByTheProviderLastsUntilItIsBoughtAgain) {
   EXPECT_EQ(Folded(facts).status, Status::kActive);
   EXPECT_TRUE(EndsAt(facts, Day(42)));
   ExpectOneRowInAllOrders(facts);
+  // What an operator gave is not the provider's to take.
+  EXPECT_TRUE(
+      EndsAt(Facts{ByOperator(Paid(Day(0), "gift", Day(0), Day(30))),
+                   Paid(Day(1), "in_1", Day(1), Day(31)), Revoked(Day(10))},
+             Day(30)));
   // An operator's revocation stands against a purchase.
   EXPECT_EQ(
       Folded(Facts{facts[0], ByOperator(Revoked(Day(10))), facts[2]}).status,
@@ -554,11 +576,12 @@ TEST(FoldCases, C059_ATermTakenBackBeforeItBeganLeavesTheOthers) {
   const Fact ahead = Paid(Day(1), "in_2", Day(40), Day(70));
   EXPECT_TRUE(
       EndsAt(Facts{month, ahead, Refunded(Day(6), "in_2", "re_1")}, Day(30)));
-  // So during a trial.
-  EXPECT_TRUE(EndsAt(Facts{Created(Day(0), Day(0), Day(7)),
-                           Paid(Day(1), "in_1", Day(7), Day(37)),
-                           Refunded(Day(3), "in_1", "re_1")},
-                     Day(7)));
+  // So during a trial, which goes on.
+  const Facts trial = {Created(Day(0), Day(0), Day(7)),
+                       Paid(Day(1), "in_1", Day(7), Day(37)),
+                       Refunded(Day(3), "in_1", "re_1")};
+  EXPECT_EQ(Folded(trial).status, Status::kTrialing);
+  EXPECT_TRUE(EndsAt(trial, Day(7)));
   // Alone it leaves nothing.
   const Subscription s = Folded(Facts{ahead, Refunded(Day(6), "in_2", "re_1")});
   EXPECT_EQ(s.status, Status::kRevoked);
@@ -590,6 +613,10 @@ TEST(FoldCases, C063_APlanChangeAtTheBoundaryYieldsToWhatIsPaidThere) {
         Day(31));
     EXPECT_EQ(s.plan, "basic") << early;
   }
+  // At the boundary it is in force, and the next change is another one.
+  s = Folded(Facts{first, change, PlanChanged(Day(30), "max", Day(60))});
+  EXPECT_EQ(s.plan, "pro");
+  EXPECT_EQ(s.next_plan, "max");
   // A newer word replaces what was scheduled.
   s = Folded(Facts{first, change, PlanChanged(Day(6), "max")});
   EXPECT_EQ(s.plan, "max");
@@ -609,6 +636,74 @@ TEST(FoldCases, C065_PausedByTheProvidersStateIsPausedNow) {
   EXPECT_TRUE(EndsAt(Facts{Paid(Day(0), "in_1", Day(0), Day(30)),
                            Paused(Day(3), Day(20)), Snapshot(Day(5), "paused")},
                      Day(5)));
+}
+
+// ---- what is announced ----
+
+std::vector<std::string> Told(const Facts& facts) {
+  Row row;
+  Facts arrived;
+  for (const Fact& fact : facts) {
+    arrived.push_back(fact);
+    row.Move(Projected(arrived), *FromProto("order_at", fact.order_at()));
+  }
+  return row.Types();
+}
+
+// Regression: the second of two occurrences had the key of the first, so that
+// nobody heard of it.
+TEST(FoldCases, R6_WhatHappensAgainIsToldAgain) {
+  const Fact paid = Paid(Day(0), "in_1", Day(0), Day(30));
+  EXPECT_THAT(
+      Told({paid, Failed(Day(30) - kTick, "in_2", Day(33)),
+            Snapshot(Day(31), "active"), Snapshot(Day(32), "past_due")}),
+      ElementsAre("created", "activated", "past_due", "entered_grace",
+                  "recovered", "past_due"));
+  EXPECT_THAT(
+      Told({paid, Refunded(Day(5), "in_1", "re_1"),
+            RefundReversed(Day(5), "re_1"), Refunded(Day(5), "in_1", "re_2")}),
+      ElementsAre("created", "activated", "refunded", "revoked", "activated",
+                  "refund_reversed", "refunded", "revoked"));
+  // The same pause stands again after an operator's revocation was lifted.
+  EXPECT_THAT(
+      Told({paid, Paused(Day(3)), ByOperator(Revoked(Day(4))),
+            ByOperator(Resumed(Day(5)))}),
+      ElementsAre("created", "activated", "paused", "revoked", "paused"));
+}
+
+// Regression: a row that was paused when it came back kept the number of an
+// episode whose end had been told.
+TEST(FoldCases, R6_EachLifeHasAnEndOfItsOwn) {
+  Row row;
+  Facts facts = {Paid(Day(0), "in_1", Day(0), Day(30))};
+  row.Move(Projected(facts), Day(1));
+  row.Move(Projected(facts), Day(30));
+  // It turns out to have been paused before its end, and goes on.
+  facts.push_back(Paused(Day(20)));
+  row.Move(Projected(facts), Day(31));
+  facts.push_back(Resumed(Day(32), Day(40)));
+  row.Move(Projected(facts), Day(32));
+  row.Move(Projected(facts), Day(40));
+  EXPECT_THAT(row.Types(),
+              ElementsAre("created", "activated", "expired", "paused",
+                          "resumed", "extended", "expired"));
+  EXPECT_EQ(row.events.back().episode, 1);
+}
+
+// Regression: leeway alone brought it back, and nobody heard of it.
+TEST(FoldCases, C063_ACancellationTakenBackInTheLeewayIsTold) {
+  const absl::Time leeway = Day(30) + absl::Hours(3);
+  Row row;
+  Facts facts = {Paid(Day(0), "in_1", Day(0), Day(30), leeway),
+                 CancelScheduled(Day(5), Day(30))};
+  row.Move(Projected(facts), Day(30));
+  EXPECT_EQ(row.state->subscription.status, Status::kExpired);
+  facts.push_back(CancelReverted(Day(30) + absl::Hours(1)));
+  row.Move(Projected(facts), Day(30) + absl::Hours(1));
+  EXPECT_EQ(row.state->subscription.status, Status::kActive);
+  EXPECT_THAT(row.Types(), ElementsAre("created", "activated", "expired",
+                                       "extended", "cancel_reverted"));
+  EXPECT_THAT(row.events.back().access_until, Optional(Eq(leeway)));
 }
 
 }  // namespace

@@ -12,6 +12,11 @@ bool GivesAccessByState(Status status) {
   return IsLive(status) || status == Status::kExpired;
 }
 
+bool IsOver(Status status) {
+  return status == Status::kExpired || status == Status::kCanceled ||
+         status == Status::kRevoked;
+}
+
 std::string Key(absl::string_view type, absl::Time occurrence) {
   return absl::StrCat(type, "/", absl::ToUnixMicros(occurrence));
 }
@@ -55,6 +60,11 @@ class Announcer {
   const std::optional<absl::Time> old_access_until_;
   Transition& transition_;
 };
+
+// Not every state has a fact that names its instant.
+absl::Time Or(absl::Time occurrence, absl::Time now) {
+  return occurrence == absl::Time() ? now : occurrence;
+}
 
 std::string Text(absl::Time time) {
   return absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", time, absl::UTCTimeZone());
@@ -100,12 +110,12 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   // that is taken back or revoked afterwards is no second life.
   const bool revived =
       was_expired &&
-      (IsLive(is.status) || (is_expired && end > old.lifecycle.expired_at));
+      (!IsOver(is.status) || (is_expired && end > old.lifecycle.expired_at));
   // Nor is it before it comes back: its end may have been told by then, and an
   // episode has one.
   const bool came_back =
       (was.status == Status::kCanceled || was.status == Status::kRevoked) &&
-      GivesAccessByState(is.status);
+      (!IsOver(is.status) || is_expired);
   if (revived || came_back) ++state.lifecycle.episode;
   if (!is_expired) {
     state.lifecycle.expired_at.reset();
@@ -117,6 +127,15 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   const auto episode = [&](absl::string_view type) {
     return absl::StrCat(type, "/", state.lifecycle.episode);
   };
+  // The same instant in another life of the row is another occurrence.
+  const auto key = [&](absl::string_view type, absl::Time occurrence) {
+    return absl::StrCat(Key(type, occurrence), "/", state.lifecycle.episode);
+  };
+  // What stands again after a resumption is another one too.
+  const auto again = [&](absl::string_view type, absl::Time occurrence) {
+    return absl::StrCat(key(type, occurrence), "/",
+                        absl::ToUnixMicros(when.resumed));
+  };
   if (!before.has_value()) {
     announcer.Announce("created", "created", is.starts_at.value_or(now));
   }
@@ -126,36 +145,47 @@ Transition Advance(const std::optional<SubscriptionState>& before,
     announcer.Announce("activated", episode("activated"),
                        is.starts_at.value_or(now));
   } else if (was.status == Status::kPaused && gives) {
-    announcer.Announce("resumed", Key("resumed", when.resumed), when.resumed);
+    announcer.Announce("resumed", key("resumed", when.resumed),
+                       Or(when.resumed, now));
   }
   if ((gave || was.status == Status::kPaused) &&
       (gives || is.status == Status::kPaused)) {
     if (is.lifetime != was.lifetime && is.lifetime) {
-      announcer.Announce("renewed", "renewed/lifetime", now);
+      announcer.Announce("renewed", episode("renewed/lifetime"), now);
     } else if (was.expires_at && is.expires_at &&
                *is.expires_at > *was.expires_at) {
       const bool renewed =
           CountTerms(projection.terms) > CountTerms(terms_before);
       const absl::string_view type = renewed ? "renewed" : "extended";
-      announcer.Announce(type, Key(type, *is.expires_at), *was.expires_at);
+      announcer.Announce(type, key(type, *is.expires_at), *was.expires_at);
+    } else if (revived && end && IsLive(is.status)) {
+      // By grace or leeway alone.
+      announcer.Announce("extended", key("extended", *end),
+                         was.AccessUntil().value_or(now));
     }
   }
   if (is.status == Status::kPastDue && was.status != Status::kPastDue) {
     const absl::Time due = is.expires_at.value_or(now);
-    announcer.Announce("past_due", Key("past_due", due), due);
+    // Of one second several can be told.
+    announcer.Announce("past_due",
+                       absl::StrCat(again("past_due", when.past_due), "/",
+                                    absl::ToUnixMicros(when.recovered)),
+                       due);
   }
   if (IsLive(is.status) && is.grace_period_ends_at &&
       !was.grace_period_ends_at) {
     announcer
         .Announce("entered_grace",
-                  Key("entered_grace", is.expires_at.value_or(now)),
+                  key("entered_grace", is.expires_at.value_or(now)),
                   is.expires_at.value_or(now))
         .data.emplace_back("ends_at", Text(*is.grace_period_ends_at));
   }
   if (was.status == Status::kPastDue &&
       (is.status == Status::kActive || is.status == Status::kTrialing)) {
     announcer.Announce("recovered",
-                       Key("recovered", was.expires_at.value_or(now)), now);
+                       absl::StrCat(key("recovered", when.recovered), "/",
+                                    absl::ToUnixMicros(when.past_due)),
+                       now);
   }
   if (IsLive(is.status) && is.cancel_at && is.cancel_at != was.cancel_at) {
     announcer
@@ -168,7 +198,7 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   if (IsLive(is.status) && was.cancel_at && !is.cancel_at) {
     announcer.Announce("cancel_reverted",
                        Key("cancel_reverted", when.cancel_reverted),
-                       when.cancel_reverted);
+                       Or(when.cancel_reverted, now));
   }
   if (before.has_value() && !was.plan.empty() &&
       (is.plan != was.plan || is.plan_revision != was.plan_revision)) {
@@ -177,37 +207,40 @@ Transition Advance(const std::optional<SubscriptionState>& before,
         absl::StrCat(
             Key("plan_changed", was.next_plan_at.value_or(when.plan_changed)),
             "/", is.plan, "/", is.plan_revision),
-        was.next_plan_at && *was.next_plan_at <= now ? *was.next_plan_at
-                                                     : when.plan_changed);
+        was.next_plan_at && *was.next_plan_at <= now
+            ? *was.next_plan_at
+            : Or(when.plan_changed, now));
     event.data = {{"old_plan", was.plan}, {"plan", is.plan}};
   }
   if (is.status == Status::kPaused && was.status != Status::kPaused) {
     const absl::Time at = is.pause_at.value_or(now);
-    announcer.Announce("paused", Key("paused", at), at);
+    announcer.Announce("paused", again("paused", at), at);
   }
   for (const PaidTerm& term : projection.terms) {
     const int64_t refunded = RefundedBefore(terms_before, term.payment_key);
     if (term.refunded_minor == refunded) continue;
     const absl::string_view type =
         term.refunded_minor > refunded ? "refunded" : "refund_reversed";
-    DomainEvent& event =
-        announcer.Announce(type,
-                           absl::StrCat(type, "/", term.payment_key, "/",
-                                        refunded, "-", term.refunded_minor),
-                           now);
+    DomainEvent& event = announcer.Announce(
+        type,
+        absl::StrCat(type, "/", term.payment_key, "/", refunded, "-",
+                     term.refunded_minor, "/", term.refund_changes),
+        now);
     event.data = {{"payment", term.payment_key},
                   {"refunded_minor", absl::StrCat(term.refunded_minor)},
                   {"amount_minor", absl::StrCat(term.amount_minor)}};
   }
   if (is.subject_id != was.subject_id && before.has_value()) {
     announcer.Announce("transferred", Key("transferred", when.transferred),
-                       when.transferred);
+                       Or(when.transferred, now));
   }
   if (is.status == Status::kRevoked && was.status != Status::kRevoked) {
-    announcer.Announce("revoked", Key("revoked", when.revoked), when.revoked);
+    announcer.Announce("revoked", key("revoked", when.revoked),
+                       Or(when.revoked, now));
   }
   if (is.status == Status::kCanceled && was.status != Status::kCanceled) {
-    announcer.Announce("canceled", Key("canceled", when.ended), when.ended);
+    announcer.Announce("canceled", key("canceled", when.ended),
+                       Or(when.ended, now));
   }
   if (is_expired && (!was_expired || revived)) {
     announcer.Announce("expired", episode("expired"), *end);
