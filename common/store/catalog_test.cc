@@ -412,6 +412,14 @@ TEST_F(StoredCatalogTest, FindsWhatAProductANameAndAnIdMean) {
   EXPECT_THAT(Product("wechat", "price_month"), IsOkAndHolds(std::nullopt));
   EXPECT_THAT(Named("PRO"), IsOkAndHolds(std::nullopt));
 
+  // Plans that are defined alike are still two.
+  ASSERT_THAT(Apply("plans: [{name: twin}, {name: other}]"), IsOk());
+  ASSERT_OK_AND_ASSIGN(const std::optional<domain::Plan> twin, Named("twin"));
+  ASSERT_OK_AND_ASSIGN(const std::optional<domain::Plan> other, Named("other"));
+  EXPECT_EQ(twin->name, "twin");
+  EXPECT_EQ(other->name, "other");
+  EXPECT_NE(twin->id, other->id);
+
   // A later revision is found by product and name, an earlier one by its id.
   ASSERT_THAT(Apply("plans: [{name: pro, grace_period: 1h}]"), IsOk());
   ASSERT_OK_AND_ASSIGN(const std::optional<domain::Plan> second,
