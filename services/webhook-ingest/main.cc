@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/clock.h"
 #include "common/base/log.h"
@@ -13,7 +14,6 @@
 #include "common/base/status_macros.h"
 #include "common/http/server.h"
 #include "common/rpc/server.h"
-#include "common/store/subscription_store.h"
 #include "services/host/service_host.h"
 #include "services/webhook-ingest/inbox_store.h"
 #include "services/webhook-ingest/ingest_event.h"
@@ -59,11 +59,13 @@ absl::Status Run(const Config& config) {
   IngestEvent ingest(routes, inbox, SystemClock::Instance(),
                      static_cast<size_t>(config.http().max_body_bytes()),
                      host.registry());
-  store::SubscriptionStore subscriptions(*pool);
+  std::vector<std::string> methods = SubscriptionsService::MethodNames();
+  methods.push_back("Ingest");
   rpc::CallGuard guard(config.grpc().max_threads(),
-                       host.MakeCallObserver({"Ingest", "Get", "List"}));
+                       host.MakeCallObserver(methods));
   WebhookIngestService ingest_service(ingest, guard);
-  SubscriptionsService subscriptions_service(subscriptions, guard);
+  SubscriptionsService subscriptions_service(
+      *pool, host::EnvironmentName(config.environment()), guard);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::Server> grpc_server,
       rpc::Server::Start(

@@ -67,12 +67,13 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Make(std::string conninfo) {
     cluster->ports_[listener] = FreePort();
   }
   RETURN_IF_ERROR(WriteFile(cluster->secret_file(), kSecret));
-  RETURN_IF_ERROR(
-      WriteFile(absl::StrCat(cluster->directory_, "/webhook-ingest.yaml"),
-                absl::StrCat("routes:\n  - name: stripe\n    type: stripe\n"
-                             "    environment: test\n    renewal_leeway: 0s\n"
-                             "    secret_files: [",
-                             cluster->secret_file(), "]\n")));
+  RETURN_IF_ERROR(WriteFile(
+      absl::StrCat(cluster->directory_, "/webhook-ingest.yaml"),
+      absl::StrCat(
+          "environment: test\nroutes:\n  - name: stripe\n    type: stripe\n"
+          "    environment: test\n    renewal_leeway: 0s\n"
+          "    secret_files: [",
+          cluster->secret_file(), "]\n")));
   RETURN_IF_ERROR(
       WriteFile(absl::StrCat(cluster->directory_, "/entitlement.yaml"),
                 "environment: test\n"));

@@ -928,7 +928,7 @@ TEST_F(Ingest, R5_R8_RandomEventsAtOnceEndInTheFoldOfTheirFacts) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(refused, 0);
 
-  store::SubscriptionStore subscriptions(stack_->pool());
+  store::SubscriptionStore subscriptions(stack_->pool(), "live");
   ASSERT_OK_AND_ASSIGN(
       const SqlRows rows,
       session_->Exec("SELECT id::text FROM subscription ORDER BY id"));

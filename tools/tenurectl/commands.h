@@ -1,13 +1,35 @@
 #ifndef TENURE_TOOLS_TENURECTL_COMMANDS_H_
 #define TENURE_TOOLS_TENURECTL_COMMANDS_H_
 
-#include <cstdint>
+#include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
+namespace CLI {
+class App;
+}
+
 namespace tenure::tenurectl {
+
+// What the command line asks for.
+using Command = std::function<absl::Status()>;
+
+// What main returns, where a command says more than done or failed.
+struct ExitCodes {
+  int done = 0;
+  int failed = 1;
+};
+
+// The commands of a family, added to the command line; the one that was given
+// sets `chosen`.
+void AddSubscriptionCommands(CLI::App* root, Command* chosen);
+void AddImportCommand(CLI::App* root, Command* chosen, ExitCodes* codes);
+
+// An option --address with a default.
+void AddAddress(CLI::App* app, std::string* address,
+                const std::string& default_address);
 
 // One function a command. They print their answer to standard output (replies
 // of services as proto JSON, one object a line) and return an error whose
@@ -30,6 +52,20 @@ absl::StatusOr<bool> DiffCatalogFile(const DatabaseOptions& options,
                                      const std::string& file);
 absl::Status ExportCatalogFile(const DatabaseOptions& options);
 
+struct RefoldOptions {
+  // Empty for all plans.
+  std::string plan;
+  std::string environment;
+  std::string actor;
+  std::string reason;
+  int64_t after_id = 0;
+  bool write = false;
+};
+
+// Prints what folding anew changes (or would change); whether that is anything.
+absl::StatusOr<bool> RefoldSubscriptions(const DatabaseOptions& options,
+                                         const RefoldOptions& refold);
+
 struct CheckOptions {
   std::string address;
   std::string subject;
@@ -39,9 +75,6 @@ struct CheckOptions {
 };
 
 absl::Status Check(const CheckOptions& options);
-absl::Status GetSubscription(const std::string& address, int64_t id);
-absl::Status ListSubscriptions(const std::string& address,
-                               const std::string& subject);
 absl::Status ListJobs(const std::string& address);
 absl::Status RunJob(const std::string& address, const std::string& job,
                     const std::string& actor);

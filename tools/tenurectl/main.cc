@@ -10,22 +10,22 @@
 #include "tools/tenurectl/commands.h"
 
 namespace tenure::tenurectl {
+
+void AddAddress(CLI::App* app, std::string* address,
+                const std::string& default_address) {
+  app->add_option("--address", *address, "gRPC address of the service")
+      ->default_str(default_address);
+  *address = default_address;
+}
+
 namespace {
 
-// Exit codes: 0 done, 1 failed, 2 wrong usage (CLI11's own codes become 2).
-constexpr int kFailed = 1;
+// Exit codes: 0 done, 1 failed (ExitCodes), 2 wrong usage (CLI11's own codes
+// become 2).
 constexpr int kUsage = 2;
 // Those of `catalog diff` follow diff(1).
 constexpr int kDiffers = 1;
 constexpr int kDiffFailed = 2;
-
-using Command = std::function<absl::Status()>;
-
-// What main returns, where a command says more than done or failed.
-struct ExitCodes {
-  int done = 0;
-  int failed = kFailed;
-};
 
 void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options) {
   app->add_option("--conninfo", options->conninfo,
@@ -36,13 +36,6 @@ void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options) {
   app->add_option("--password-file", options->password_file,
                   "file that holds the database password")
       ->envname("TENURE_DATABASE_PASSWORD_FILE");
-}
-
-void AddAddress(CLI::App* app, std::string* address,
-                const std::string& default_address) {
-  app->add_option("--address", *address, "gRPC address of the service")
-      ->default_str(default_address);
-  *address = default_address;
 }
 
 void AddMigrate(CLI::App* root, Command* chosen) {
@@ -100,6 +93,45 @@ void AddCatalog(CLI::App* root, Command* chosen, ExitCodes* codes) {
       [chosen] { *chosen = [] { return ExportCatalogFile(options); }; });
 }
 
+void AddRefold(CLI::App* root, Command* chosen, ExitCodes* codes) {
+  static DatabaseOptions options;
+  static RefoldOptions refold;
+  static bool all = false;
+  CLI::App* command = root->add_subcommand(
+      "refold",
+      "folds subscriptions anew from their facts and moves them to the latest "
+      "revision of their plan; shows the differences, and writes them with "
+      "--write. Without it exits with 0 for nothing to change, 1 for "
+      "something, 2 for an error");
+  CLI::Option_group* scope = command->add_option_group("scope");
+  scope->add_option("--plan", refold.plan, "those of one plan");
+  scope->add_flag("--all", all, "those of every plan");
+  scope->require_option(1);
+  command->add_option("--environment", refold.environment, "live or test")
+      ->default_str("live")
+      ->check(CLI::IsMember({"live", "test"}));
+  refold.environment = "live";
+  command->add_option("--after-id", refold.after_id,
+                      "only ids above this: where an earlier run ended");
+  command->add_flag("--write", refold.write, "writes the differences");
+  command->add_option("--actor", refold.actor, "who does it, for the record")
+      ->envname("USER")
+      ->default_str("operator");
+  command->add_option("--reason", refold.reason, "why, for the record")
+      ->default_str("refold");
+  AddDatabaseOptions(command, &options);
+  command->callback([chosen, codes] {
+    if (refold.actor.empty()) refold.actor = "operator";
+    if (refold.reason.empty()) refold.reason = "refold";
+    if (!refold.write) codes->failed = kDiffFailed;
+    *chosen = [codes] {
+      const absl::StatusOr<bool> differs = RefoldSubscriptions(options, refold);
+      if (!refold.write && differs.value_or(false)) codes->done = kDiffers;
+      return differs.status();
+    };
+  });
+}
+
 void AddCheck(CLI::App* root, Command* chosen) {
   static CheckOptions options;
   CLI::App* check =
@@ -111,27 +143,6 @@ void AddCheck(CLI::App* root, Command* chosen) {
                     "another instant than now, RFC 3339 "
                     "(2027-01-31T10:00:00Z)");
   check->callback([chosen] { *chosen = [] { return Check(options); }; });
-}
-
-void AddSubscription(CLI::App* root, Command* chosen) {
-  static std::string address;
-  static std::string subject;
-  static int64_t id = 0;
-  CLI::App* subscription =
-      root->add_subcommand("subscription", "shows subscriptions");
-  subscription->require_subcommand(1);
-  CLI::App* get = subscription->add_subcommand("get", "shows one");
-  AddAddress(get, &address, "127.0.0.1:50052");
-  get->add_option("--id", id, "Tenure's id")->required();
-  get->callback(
-      [chosen] { *chosen = [] { return GetSubscription(address, id); }; });
-  CLI::App* list =
-      subscription->add_subcommand("list", "lists those of a subject");
-  AddAddress(list, &address, "127.0.0.1:50052");
-  list->add_option("--subject", subject, "the subject")->required();
-  list->callback([chosen] {
-    *chosen = [] { return ListSubscriptions(address, subject); };
-  });
 }
 
 void AddJob(CLI::App* root, Command* chosen) {
@@ -181,8 +192,10 @@ int Main(int argc, char** argv) {
   ExitCodes codes;
   AddMigrate(&app, &chosen);
   AddCatalog(&app, &chosen, &codes);
+  AddRefold(&app, &chosen, &codes);
   AddCheck(&app, &chosen);
-  AddSubscription(&app, &chosen);
+  AddSubscriptionCommands(&app, &chosen);
+  AddImportCommand(&app, &chosen, &codes);
   AddJob(&app, &chosen);
   AddHealth(&app, &chosen);
   try {

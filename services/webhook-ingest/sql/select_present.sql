@@ -1,0 +1,1 @@
+SELECT tenure_now() AS now
