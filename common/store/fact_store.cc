@@ -163,6 +163,16 @@ std::string PaymentKeyOf(const Fact& fact) {
   }
 }
 
+void SetPaymentKey(const std::string& key, Fact& fact) {
+  if (fact.has_refunded()) fact.mutable_refunded()->set_payment_key(key);
+  if (fact.has_dispute_opened()) {
+    fact.mutable_dispute_opened()->set_payment_key(key);
+  }
+  if (fact.has_dispute_closed()) {
+    fact.mutable_dispute_closed()->set_payment_key(key);
+  }
+}
+
 // Facts that say what was bought.
 bool NamesPlan(const Fact& fact) {
   switch (fact.kind_case()) {
@@ -174,6 +184,33 @@ bool NamesPlan(const Fact& fact) {
     default:
       return false;
   }
+}
+
+// By what names the payment of a batch may be known.
+std::vector<std::string> PaymentNames(const FactBatch& batch) {
+  if (!batch.payment_names.empty()) return batch.payment_names;
+  std::vector<std::string> names;
+  for (const Fact& fact : batch.facts) {
+    std::string key = PaymentKeyOf(fact);
+    if (!key.empty()) names.push_back(std::move(key));
+  }
+  return names;
+}
+
+// The payment that a fact of a batch is about, if it is known.
+absl::StatusOr<std::optional<KnownPayment>> FindPaymentOf(
+    db::Transaction& tx, const FactBatch& batch, const Fact& fact) {
+  const std::string key = PaymentKeyOf(fact);
+  std::vector<std::string> names = {key};
+  if (!batch.payment_names.empty() && batch.payment_names.front() == key) {
+    names = batch.payment_names;
+  }
+  for (const std::string& name : names) {
+    ASSIGN_OR_RETURN(std::optional<KnownPayment> known,
+                     FindPayment(tx, batch, name));
+    if (known) return known;
+  }
+  return std::nullopt;
 }
 
 bool HasPaid(const FactBatch& batch) {
@@ -426,6 +463,15 @@ absl::StatusOr<bool> StoreOutcome(db::Transaction& tx,
   return true;
 }
 
+absl::Status StoreFold(db::Transaction& tx, int64_t subscription_id,
+                       const domain::FoldState& fold) {
+  return tx
+      .Execute(kUpsertSubscriptionFold,
+               db::MakeParams(subscription_id, domain::kFoldRevision,
+                              db::Bytes{fold.SerializeAsString()}))
+      .status();
+}
+
 absl::StatusOr<AppliedFacts> AddFacts(db::Transaction& tx,
                                       const LockedSubscription& locked,
                                       const std::vector<Fact>& facts,
@@ -446,11 +492,7 @@ absl::StatusOr<AppliedFacts> AddFacts(db::Transaction& tx,
                      LoadFacts(tx, locked.id));
     ASSIGN_OR_RETURN(fold, domain::FoldFacts(all));
   }
-  RETURN_IF_ERROR(
-      tx.Execute(kUpsertSubscriptionFold,
-                 db::MakeParams(locked.id, domain::kFoldRevision,
-                                db::Bytes{fold.SerializeAsString()}))
-          .status());
+  RETURN_IF_ERROR(StoreFold(tx, locked.id, fold));
   const domain::Projection before = domain::Project(locked.fold);
   const domain::Projection after = domain::Project(fold);
   RETURN_IF_ERROR(StorePayments(tx, locked, added, before, after));
@@ -482,6 +524,15 @@ Source SourceOf(const FactBatch& batch) {
   source.event_id = batch.event_id;
   source.provider_event_id = batch.provider_event_id;
   source.cause = absl::StrCat("provider_event:", batch.provider_event_id);
+  return source;
+}
+
+Source SourceOf(const Author& author) {
+  Source source;
+  source.event_id = author.request_id;
+  source.actor = author.actor;
+  source.reason = author.reason;
+  source.cause = absl::StrCat("request:", author.request_id);
   return source;
 }
 
@@ -645,11 +696,9 @@ absl::StatusOr<Destination> Resolve(db::Transaction& tx,
   if (!batch.provider_subscription_id.empty()) {
     ASSIGN_OR_RETURN(destination.subscription_id, LockByProviderKey(tx, batch));
   } else {
-    for (const Fact& fact : batch.facts) {
-      const std::string key = PaymentKeyOf(fact);
-      if (key.empty()) continue;
+    for (const std::string& name : PaymentNames(batch)) {
       ASSIGN_OR_RETURN(const std::optional<KnownPayment> payment,
-                       FindPayment(tx, batch, key));
+                       FindPayment(tx, batch, name));
       if (!payment) continue;
       RETURN_IF_ERROR(
           LockById(tx, payment->subscription_id, batch.route.environment));
@@ -720,10 +769,19 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
   ASSIGN_OR_RETURN(std::vector<Fact> facts,
                    StampedFacts(tx, batch, destination.plan, locked.plan));
   for (Fact& fact : facts) {
-    if (!fact.has_paid() || fact.paid().has_period_starts_at()) continue;
-    // A single payment told again: its term lies where it was first put.
+    const std::string key = PaymentKeyOf(fact);
+    if (key.empty() ||
+        (fact.has_paid() && fact.paid().has_period_starts_at())) {
+      continue;
+    }
     ASSIGN_OR_RETURN(const std::optional<KnownPayment> known,
-                     FindPayment(tx, batch, fact.paid().payment_key()));
+                     FindPaymentOf(tx, batch, fact));
+    if (!fact.has_paid()) {
+      // Names that became known after the payment are not in its fact.
+      if (known) SetPaymentKey(known->payment_key, fact);
+      continue;
+    }
+    // A single payment told again: its term lies where it was first put.
     if (!known) return FieldMissingError("period_starts_at");
     auto& paid = *fact.mutable_paid();
     *paid.mutable_period_starts_at() = ToProto(known->period_starts_at);
@@ -734,6 +792,38 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
     }
   }
   return AddFacts(tx, locked, facts, SourceOf(batch), new_row);
+}
+
+absl::StatusOr<bool> LinkCustomer(db::Transaction& tx, const Route& route,
+                                  absl::string_view account,
+                                  absl::string_view customer_id,
+                                  const std::string& subject) {
+  ASSIGN_OR_RETURN(const int64_t subject_id, EnsureSubject(tx, subject));
+  ASSIGN_OR_RETURN(
+      const db::Result inserted,
+      tx.Execute(kInsertCustomerLink,
+                 db::MakeParams(route.id, account, customer_id, subject_id)));
+  if (inserted.affected_rows() == 0) return false;
+  RETURN_IF_ERROR(
+      tx.Execute(kWakeEventsOfUnknownSubjects, db::MakeParams(route.id))
+          .status());
+  return true;
+}
+
+absl::StatusOr<std::optional<bool>> AddPaymentAlias(
+    db::Transaction& tx, const Route& route, absl::string_view account,
+    absl::string_view payment_key, absl::string_view alias) {
+  FactBatch batch;
+  batch.route = route;
+  batch.account = std::string(account);
+  ASSIGN_OR_RETURN(const std::optional<KnownPayment> payment,
+                   FindPayment(tx, batch, payment_key));
+  if (!payment) return std::nullopt;
+  ASSIGN_OR_RETURN(
+      const db::Result inserted,
+      tx.Execute(kInsertPaymentAlias, db::MakeParams(route.id, account, alias,
+                                                     payment->payment_key)));
+  return inserted.affected_rows() > 0;
 }
 
 absl::StatusOr<LockedSubscription> LockSubscription(
@@ -770,12 +860,7 @@ absl::StatusOr<AppliedFacts> ApplyInternal(db::Transaction& tx,
   batch.facts = std::move(facts);
   ASSIGN_OR_RETURN(const std::vector<Fact> stamped,
                    StampedFacts(tx, batch, std::nullopt, locked.plan));
-  Source source;
-  source.event_id = author.request_id;
-  source.actor = author.actor;
-  source.reason = author.reason;
-  source.cause = absl::StrCat("request:", author.request_id);
-  return AddFacts(tx, locked, stamped, source, /*new_row=*/false);
+  return AddFacts(tx, locked, stamped, SourceOf(author), /*new_row=*/false);
 }
 
 absl::StatusOr<AppliedFacts> Grant(db::Transaction& tx, const NewGrant& grant,
@@ -820,12 +905,7 @@ absl::StatusOr<AppliedFacts> Grant(db::Transaction& tx, const NewGrant& grant,
   } else {
     paid.set_lifetime(true);
   }
-  Source source;
-  source.event_id = author.request_id;
-  source.actor = author.actor;
-  source.reason = author.reason;
-  source.cause = absl::StrCat("request:", author.request_id);
-  return AddFacts(tx, locked, {fact}, source, /*new_row=*/true);
+  return AddFacts(tx, locked, {fact}, SourceOf(author), /*new_row=*/true);
 }
 
 absl::StatusOr<AppliedFacts> LapseLocked(db::Transaction& tx,
@@ -840,6 +920,28 @@ absl::StatusOr<AppliedFacts> LapseLocked(db::Transaction& tx,
                    StoreOutcome(tx, locked, projection, projection, source,
                                 /*new_row=*/false));
   return applied;
+}
+
+absl::StatusOr<bool> RefoldLocked(db::Transaction& tx,
+                                  const LockedSubscription& locked,
+                                  const Author& author) {
+  ASSIGN_OR_RETURN(const std::vector<domain::OrderedFact> facts,
+                   LoadFacts(tx, locked.id));
+  if (facts.empty()) return true;
+  ASSIGN_OR_RETURN(const domain::FoldState fold, domain::FoldFacts(facts));
+  RETURN_IF_ERROR(StoreFold(tx, locked.id, fold));
+  RETURN_IF_ERROR(StoreOutcome(tx, locked, domain::Project(locked.fold),
+                               domain::Project(fold), SourceOf(author),
+                               /*new_row=*/false)
+                      .status());
+  ASSIGN_OR_RETURN(const LockedSubscription folded, ReadLocked(tx, locked.id));
+  ASSIGN_OR_RETURN(const std::optional<domain::Plan> latest,
+                   FindPlan(tx, folded.plan.name));
+  if (!latest || latest->revision == folded.plan.revision) return false;
+  Fact fact;
+  fact.mutable_plan_changed()->set_plan(latest->name);
+  RETURN_IF_ERROR(ApplyInternal(tx, folded, {fact}, author).status());
+  return false;
 }
 
 absl::StatusOr<Route> RegisterRoute(db::Transaction& tx, absl::string_view name,

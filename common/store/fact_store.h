@@ -41,6 +41,10 @@ struct FactBatch {
   std::string subject;
   // What was bought; empty when the event does not say.
   std::string product_id;
+  // The names that the payment may be known by, best first, when the facts are
+  // about one and no provider_subscription_id is given; without any it is the
+  // payment key of the facts.
+  std::vector<std::string> payment_names;
   // The payment_order that the event settles; empty for none.
   std::string order_id;
   // The provider's id of the event (part of the facts' order), and the inbox
@@ -83,6 +87,20 @@ absl::StatusOr<Destination> Resolve(db::Transaction& tx,
 // of policies) is stamped here, when it is first stored, and never again.
 absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
                                    const Destination& destination);
+
+// Says that a provider's customer is a subject, unless he is somebody already,
+// and lets events look again that waited for it (C011). False when the link was
+// there.
+absl::StatusOr<bool> LinkCustomer(db::Transaction& tx, const Route& route,
+                                  absl::string_view account,
+                                  absl::string_view customer_id,
+                                  const std::string& subject);
+
+// Adds another name to a payment. False when it had it; nullopt when the
+// payment is not known.
+absl::StatusOr<std::optional<bool>> AddPaymentAlias(
+    db::Transaction& tx, const Route& route, absl::string_view account,
+    absl::string_view payment_key, absl::string_view alias);
 
 // A subscription under its row lock.
 struct LockedSubscription {
@@ -146,6 +164,13 @@ absl::StatusOr<AppliedFacts> Grant(db::Transaction& tx, const NewGrant& grant,
 absl::StatusOr<AppliedFacts> LapseLocked(db::Transaction& tx,
                                          const LockedSubscription& locked,
                                          absl::string_view cause);
+
+// Folds a locked row anew from all its facts and, when its plan has a later
+// revision, moves it there by an internal PLAN_CHANGED. True for a row without
+// facts, which is left alone.
+absl::StatusOr<bool> RefoldLocked(db::Transaction& tx,
+                                  const LockedSubscription& locked,
+                                  const Author& author);
 
 // The id of a subject, made when it is new.
 absl::StatusOr<int64_t> EnsureSubject(db::Transaction& tx,

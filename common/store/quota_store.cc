@@ -1,6 +1,7 @@
 #include "common/store/quota_store.h"
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -56,6 +57,33 @@ absl::StatusOr<std::vector<domain::StoredRelease>> LoadSchedule(
   }
   RETURN_IF_ERROR(rows.status());
   return stored;
+}
+
+// Gives stored rows the present numbers of their terms.
+absl::Status Renumber(db::Transaction& tx, int64_t subscription_id,
+                      const std::vector<domain::QuotaTerm>& terms,
+                      const std::vector<domain::StoredRelease>& stored) {
+  std::map<std::string, int64_t> number_of_term;
+  for (const domain::QuotaTerm& term : terms) {
+    number_of_term[term.term_key] = term.term_no;
+  }
+  std::vector<std::string> keys;
+  std::vector<int64_t> numbers;
+  for (const domain::StoredRelease& row : stored) {
+    const auto number = number_of_term.find(row.release.term_key);
+    if (number == number_of_term.end() ||
+        number->second == row.release.term_no) {
+      continue;
+    }
+    keys.push_back(number->first);
+    numbers.push_back(number->second);
+    number_of_term.erase(number);
+  }
+  if (keys.empty()) return absl::OkStatus();
+  return tx
+      .Execute(kRenumberQuotaTerms,
+               db::MakeParams(subscription_id, keys, numbers))
+      .status();
 }
 
 absl::Status Insert(db::Transaction& tx, int64_t subscription_id,
@@ -115,6 +143,7 @@ absl::Status WriteQuotaSchedule(db::Transaction& tx, int64_t subscription_id,
 
   ASSIGN_OR_RETURN(const std::vector<domain::StoredRelease> stored,
                    LoadSchedule(tx, subscription_id));
+  RETURN_IF_ERROR(Renumber(tx, subscription_id, terms, stored));
   const domain::ReleaseChanges changes =
       domain::ReconcileReleases(planned, stored, valid);
   if (!changes.cancel_ids.empty()) {

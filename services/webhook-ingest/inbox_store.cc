@@ -11,6 +11,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/db/sql_error.h"
+#include "common/store/catalog_store.h"
 #include "services/webhook-ingest/statements.h"
 
 namespace tenure::webhook_ingest {
@@ -91,8 +92,58 @@ store::FactBatch ToBatch(const store::Route& route,
   batch.product_id = facts.product_id;
   batch.event_id = event.event_id;
   batch.provider_event_id = provider_event_id;
+  batch.payment_names = facts.payment_names;
   batch.facts = facts.facts;
   return batch;
+}
+
+// Of several products with ends of their own, the first one that the catalogue
+// knows is the one that counts (C069).
+absl::Status ChooseProduct(db::Transaction& tx,
+                           const providers::SubscriptionFacts& facts,
+                           store::FactBatch* batch) {
+  if (facts.alternatives.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      std::optional<domain::Plan> plan,
+      store::FindPlanOfProduct(tx, batch->route.name, facts.product_id));
+  for (const providers::Alternative& alternative : facts.alternatives) {
+    if (plan.has_value()) break;
+    ASSIGN_OR_RETURN(plan, store::FindPlanOfProduct(tx, batch->route.name,
+                                                    alternative.product_id));
+    if (!plan.has_value()) continue;
+    batch->product_id = alternative.product_id;
+    batch->facts = alternative.facts;
+  }
+  return absl::OkStatus();
+}
+
+// Stores what an event tells of names: whose a customer is, what else a payment
+// is called. Whether any of it was new. An event that names a payment nobody
+// knows is parked.
+absl::StatusOr<bool> ApplyNames(db::Transaction& tx, const store::Route& route,
+                                const providers::ProviderEvent& event,
+                                RecordedEvent* recorded) {
+  bool learned = false;
+  recorded->state = EventState::kReceived;
+  for (const providers::CustomerLink& link : event.links) {
+    if (!ValidateText("subject", link.subject, 255).ok()) continue;
+    ASSIGN_OR_RETURN(const bool added,
+                     store::LinkCustomer(tx, route, event.account,
+                                         link.customer_id, link.subject));
+    learned = learned || added;
+  }
+  for (const providers::PaymentAlias& name : event.payment_aliases) {
+    ASSIGN_OR_RETURN(const std::optional<bool> added,
+                     store::AddPaymentAlias(tx, route, event.account,
+                                            name.payment_key, name.alias));
+    if (!added.has_value()) {
+      recorded->state = EventState::kParked;
+      recorded->reason = "unknown_payment";
+      return learned;
+    }
+    learned = learned || *added;
+  }
+  return learned;
 }
 
 // Applies all facts of an event, or none of them and says why: there are none
@@ -106,14 +157,23 @@ absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
     recorded->reason = "livemode_mismatch";
     return absl::OkStatus();
   }
+  ASSIGN_OR_RETURN(const bool learned, ApplyNames(tx, route, event, recorded));
+  if (recorded->state == EventState::kParked) return absl::OkStatus();
   if (event.subscriptions.empty()) {
-    recorded->state = EventState::kIgnored;
+    if (learned) {
+      recorded->state = EventState::kApplied;
+    } else if (!event.links.empty() || !event.payment_aliases.empty()) {
+      recorded->state = EventState::kNoop;
+    } else {
+      recorded->state = EventState::kIgnored;
+    }
     recorded->reason = event.ignored;
     return absl::OkStatus();
   }
   std::vector<std::pair<store::FactBatch, store::Destination>> resolved;
   for (const providers::SubscriptionFacts& facts : event.subscriptions) {
     store::FactBatch batch = ToBatch(route, event, facts, recorded->event_id);
+    RETURN_IF_ERROR(ChooseProduct(tx, facts, &batch));
     ASSIGN_OR_RETURN(store::Destination destination, store::Resolve(tx, batch));
     if (!destination.parked.empty()) {
       recorded->state = EventState::kParked;
