@@ -321,7 +321,8 @@ TEST_P(ProviderEffects, AreThoseOfTheTable) {
   for (const domain::PaidTerm& term : projection.terms) {
     refunded_minor += term.refunded_minor;
   }
-  EXPECT_EQ(domain::StatusName(is.status), domain::StatusName(row.status));
+  EXPECT_EQ(std::string(domain::StatusName(is.status)),
+            std::string(domain::StatusName(row.status)));
   EXPECT_EQ(Show(is.expires_at), Show(row.expires_at));
   EXPECT_EQ(Show(is.grace_period_ends_at), Show(row.grace_period_ends_at));
   EXPECT_EQ(is.will_renew, row.renewal.will_renew);
@@ -965,6 +966,11 @@ std::vector<Row> AppleRows() {
   reversed.before = Live() + Refunded(10, "in_1", "re_1");
   reversed.now = 12;
   Row refund = FullRefund("REFUND");
+  Fact same_plan = PlanChanged(12);
+  same_plan.set_plan(kPlan);
+  Row withdrawn = Unchanged("DID_CHANGE_RENEWAL_PREF withdrawn", {same_plan});
+  withdrawn.before = Live() + PlanChanged(10, Day(30));
+  withdrawn.now = 30.01;
   // The older of two transactions: the present right stays.
   Row older = Renews("REFUND of an older transaction",
                      Live() + Paid(30, "in_2", 30, 60));
@@ -1015,6 +1021,7 @@ std::vector<Row> AppleRows() {
        .expires_at = Day(30),
        .renewal = kRenews,
        .plan = "max"},
+      withdrawn,
       {.event = "RENEWAL_EXTENDED",
        .before = Live(),
        .facts = {Extended(10, 37)},
