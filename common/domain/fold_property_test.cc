@@ -26,7 +26,9 @@
 #include "common/domain/fold.h"
 #include "common/domain/fold_testing.h"
 #include "common/domain/lifecycle.h"
+#include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "tests/support/status_matchers.h"
 
 // The proof of the fold over generated histories of facts.
 //

@@ -12,7 +12,6 @@
 #include "common/domain/fold.h"
 #include "common/domain/lifecycle.h"
 #include "gtest/gtest.h"
-#include "tests/support/status_matchers.h"
 
 // What the tests of the fold share: facts by the dozen, a row that is moved as
 // the store moves it, and the CHECK constraints said again.
@@ -224,7 +223,7 @@ inline Fact Snapshot(absl::Time order_at, const std::string& state,
 
 inline OrderedFact Ordered(const std::string& event_id, const Fact& fact) {
   const absl::StatusOr<OrderedFact> ordered = MakeOrderedFact(event_id, fact);
-  EXPECT_THAT(ordered, test::IsOk());
+  EXPECT_TRUE(ordered.ok()) << ordered.status();
   return ordered.ok() ? *ordered : OrderedFact{};
 }
 
@@ -239,7 +238,7 @@ inline std::vector<OrderedFact> Events(const std::vector<Fact>& facts) {
 
 inline Projection Projected(const std::vector<OrderedFact>& facts) {
   const absl::StatusOr<Projection> folded = Fold(facts);
-  EXPECT_THAT(folded, test::IsOk());
+  EXPECT_TRUE(folded.ok()) << folded.status();
   return folded.ok() ? *folded : Projection{};
 }
 

@@ -31,7 +31,11 @@ RANKS = {
 }
 SAME_RANK_MAY_MIX = 3
 # What the pure rules may know of the wire: the facts and the subscription they fold into.
-DOMAIN_PROTOS = ("tenure/subscription/v1/fact.pb.h", "tenure/subscription/v1/subscription.pb.h")
+DOMAIN_PROTOS = (
+    "tenure/subscription/v1/fact.pb.h",
+    "tenure/subscription/v1/fold_state.pb.h",
+    "tenure/subscription/v1/subscription.pb.h",
+)
 
 
 def layer_of(path):
