@@ -370,7 +370,8 @@ TEST_F(SubscriptionsTest, GrantGivesAPlanForATermAnInstantOrForEver) {
   EXPECT_FALSE(life.has_expires_at());
   EXPECT_TRUE(HasAccess("u3", before + 100000 * kDay));
   EXPECT_THAT(Chain(month.id()), ElementsAre("paid", "subscription.created",
-                                             "subscription.activated"));
+                                             "subscription.activated",
+                                             "subscription.quota_released"));
 }
 
 TEST_F(SubscriptionsTest, AGrantWithAKnownExternalKeyIsTheFirstOne) {

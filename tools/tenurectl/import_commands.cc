@@ -124,6 +124,20 @@ std::optional<RowError> ToRequest(const ImportOptions& options,
   return std::nullopt;
 }
 
+// Looks for a service that is away as often as a batch is tried again; gRPC's
+// own waits grow to two minutes.
+std::shared_ptr<grpc::Channel> PatientChannel(const std::string& address) {
+  grpc::ChannelArguments arguments;
+  for (const char* name :
+       {GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS,
+        GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, GRPC_ARG_MAX_RECONNECT_BACKOFF_MS}) {
+    arguments.SetInt(name,
+                     static_cast<int>(absl::ToInt64Milliseconds(kFirstWait)));
+  }
+  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(),
+                                   arguments);
+}
+
 // Imports a file with several batches under way at once. Only what is under way
 // is in memory.
 class Import {
@@ -132,7 +146,7 @@ class Import {
       : options_(options),
         rows_(rows),
         errors_(errors),
-        stub_(pb::Subscriptions::NewStub(ChannelTo(options.address))) {}
+        stub_(pb::Subscriptions::NewStub(PatientChannel(options.address))) {}
 
   absl::StatusOr<Totals> Run() {
     std::vector<std::thread> workers;

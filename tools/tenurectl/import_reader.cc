@@ -326,17 +326,12 @@ class NdjsonReader : public SourceReader {
     const absl::StatusOr<JsonValue> json = ParseJson(text);
     if (!json.ok()) return RowError{"", std::string(json.status().message())};
     if (!json->IsObject()) return RowError{"", "is no JSON object"};
-    const JsonMember* before = nullptr;
     for (const JsonMember& member : json->members()) {
       if (member.key_has_lone_surrogate || !IsColumn(member.key)) {
         return RowError{
             "", absl::StrCat("unknown key '", member.key,
                              "'; known are: ", absl::StrJoin(kColumns, ", "))};
       }
-      if (before != nullptr && before->key == member.key) {
-        return RowError{member.key, "is given twice"};
-      }
-      before = &member;
       if (member.value.IsNull()) continue;
       if (member.key == "lifetime") {
         const std::optional<bool> flag = member.value.AsBool();
