@@ -23,9 +23,9 @@ ALTER TABLE subscription_fact
   ADD COLUMN actor  text NOT NULL DEFAULT '',
   ADD COLUMN reason text NOT NULL DEFAULT '';
 
--- Names the occurrence: one subscription announces each once (R6). NULL in rows of earlier versions.
+-- Names the occurrence: one subscription announces each once (R6). Rows of earlier versions have a random one.
 ALTER TABLE subscription_event
-  ADD COLUMN business_key     text COLLATE "C",
+  ADD COLUMN business_key     text COLLATE "C" NOT NULL DEFAULT gen_random_uuid()::text,
   ADD COLUMN old_access_until timestamptz CHECK (isfinite(old_access_until));
 CREATE UNIQUE INDEX subscription_event_occurrence ON subscription_event (subscription_id, business_key);
 

@@ -328,7 +328,7 @@ class SubscriptionStoreTest : public StoreTest {
         "  timestamptz '2026-02-03 00:00:00+00', 1, 3, 1"
         "  FROM generate_series(1, 5) i, subject u, plan p, route r"
         " ORDER BY i, u.external_id"));
-    store_ = std::make_unique<SubscriptionStore>(*pool_);
+    store_ = std::make_unique<SubscriptionStore>(*pool_, "test");
   }
 
   static std::vector<std::string> ProviderIds(
@@ -345,8 +345,9 @@ TEST_F(SubscriptionStoreTest, PagesNewestFirstWithoutGapOrRepeat) {
   std::vector<std::string> seen;
   std::optional<int64_t> before;
   for (const size_t size : {2, 2, 1, 0}) {
-    ASSERT_OK_AND_ASSIGN(const auto page,
-                         store_->ListOfSubject("ann", before, 2));
+    ASSERT_OK_AND_ASSIGN(
+        const auto page,
+        store_->ListOfSubject({.subject = "ann", .before_id = before}, 2));
     ASSERT_THAT(page, SizeIs(size));
     for (const std::string& id : ProviderIds(page)) seen.push_back(id);
     if (!page.empty()) before = page.back().id;
@@ -363,17 +364,27 @@ TEST_F(SubscriptionStoreTest, PagesNewestFirstWithoutGapOrRepeat) {
   EXPECT_THAT(seen, ElementsAre("ann5", "ann4", "ann3", "ann2", "ann1"));
 }
 
+TEST_F(SubscriptionStoreTest, R15_ReadsOneEnvironmentOnly) {
+  SubscriptionStore live(*pool_, "live");
+  EXPECT_THAT(live.ListOfSubject({.subject = "ann"}, 10),
+              IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(live.Get(1),
+              HasReason(common::v1::ERROR_REASON_SUBSCRIPTION_NOT_FOUND));
+  EXPECT_THAT(store_->Get(1), IsOk());
+}
+
 TEST_F(SubscriptionStoreTest, ListsNothingForAStranger) {
-  EXPECT_THAT(store_->ListOfSubject("nobody", std::nullopt, 10),
+  EXPECT_THAT(store_->ListOfSubject({.subject = "nobody"}, 10),
               IsOkAndHolds(IsEmpty()));
-  EXPECT_THAT(store_->ListOfSubject("ann' OR 'a'='a", std::nullopt, 10),
+  EXPECT_THAT(store_->ListOfSubject({.subject = "ann' OR 'a'='a"}, 10),
               IsOkAndHolds(IsEmpty()));
-  EXPECT_THAT(store_->ListOfSubject("ann", 0, 10), IsOkAndHolds(IsEmpty()));
+  EXPECT_THAT(store_->ListOfSubject({.subject = "ann", .before_id = 0}, 10),
+              IsOkAndHolds(IsEmpty()));
 }
 
 TEST_F(SubscriptionStoreTest, ReadsARowAsItIs) {
   ASSERT_OK_AND_ASSIGN(const auto page,
-                       store_->ListOfSubject("bob", std::nullopt, 1));
+                       store_->ListOfSubject({.subject = "bob"}, 1));
   ASSERT_THAT(page, SizeIs(1));
   ASSERT_OK_AND_ASSIGN(const StoredSubscription stored,
                        store_->Get(page[0].id));
@@ -405,7 +416,7 @@ TEST_F(SubscriptionStoreTest, R3_TheColumnAndTheDomainAgreeOnAccessUntil) {
       "  leeway_until = NULL, grace_period_ends_at = NULL WHERE id = 10"));
   for (const char* subject : {"ann", "bob"}) {
     ASSERT_OK_AND_ASSIGN(const auto all,
-                         store_->ListOfSubject(subject, std::nullopt, 100));
+                         store_->ListOfSubject({.subject = subject}, 100));
     ASSERT_THAT(all, SizeIs(5));
     for (const StoredSubscription& stored : all) {
       EXPECT_EQ(stored.access_until, stored.state.subscription.AccessUntil())
@@ -428,7 +439,7 @@ TEST_F(SubscriptionStoreTest, AMissingProviderIdIsEmpty) {
   ASSERT_OK(control_->Exec(
       "UPDATE subscription SET provider_subscription_id = NULL"));
   ASSERT_OK_AND_ASSIGN(const auto all,
-                       store_->ListOfSubject("ann", std::nullopt, 100));
+                       store_->ListOfSubject({.subject = "ann"}, 100));
   EXPECT_THAT(ProviderIds(all), ::testing::Each(""));
 }
 

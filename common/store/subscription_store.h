@@ -46,11 +46,11 @@ absl::StatusOr<StoredSubscription> LoadSubscription(
 struct SubscriptionFilter {
   std::string subject;
   // Below this id only, when set.
-  std::optional<int64_t> before_id;
+  std::optional<int64_t> before_id = std::nullopt;
   // Only rows that are live and whose end is not reached (S4-19).
   bool active_only = false;
   // Empty for all.
-  std::string plan;
+  std::string plan = {};
 };
 
 // Reads subscriptions of one environment (R15). Thread-safe.

@@ -129,11 +129,13 @@ TEST_F(SchemaTest, C070_EveryInstantFromOutsideIsCheckedToBeFinite) {
       UnorderedElementsAre(
           "customer_link.created_at", "event_conflict.received_at",
           "job.changed_at", "job_run.finished_at", "job_run.scheduled_at",
-          "job_run.started_at", "plan.created_at",
+          "job_run.started_at", "payment_order.created_at", "plan.created_at",
           "provider_event.processed_at", "provider_event.received_at",
-          "schema_migration.applied_at", "subject.created_at",
-          "subscription.access_until", "subscription.created_at",
-          "subscription_event.created_at", "subscription_fact.stored_at"));
+          "quota_grant.granted_at", "quota_transaction.created_at",
+          "request_log.created_at", "schema_migration.applied_at",
+          "subject.created_at", "subscription.access_until",
+          "subscription.created_at", "subscription_event.created_at",
+          "subscription_fact.stored_at"));
 }
 
 TEST_F(SchemaTest, C074_UniqueKeysHaveNoNullablePartButTheProvidersId) {
@@ -221,9 +223,9 @@ TEST_F(SchemaTest, C113_IdsBeyond32And53BitsAreTakenEverywhere) {
         "  episode, effective_at)"
         " SELECT max(id), max(id), 'subscription.started', 0, now()"
         "  FROM subscription;"
-        "INSERT INTO quota_schedule (subscription_id, meter, term_no,"
-        "  period_no, amount, scheduled_at)"
-        " SELECT max(id), 'm', 1, 1, max(id), now() FROM subscription;"
+        "INSERT INTO quota_schedule (subscription_id, meter, term_key,"
+        "  term_no, period_no, amount, scheduled_at)"
+        " SELECT max(id), 'm', 't', 1, 1, max(id), now() FROM subscription;"
         "INSERT INTO job_run (job, instance, scheduled_at, started_at,"
         "  finished_at, batch_count, found_count, succeeded_count,"
         "  failed_count, idle)"

@@ -183,9 +183,10 @@ TEST_F(Sweep,
   Exec("INSERT INTO sink (name) VALUES ('orders')");
   Exec("INSERT INTO sink (name, enabled) VALUES ('retired', false)");
   Exec(
-      "INSERT INTO quota_schedule (subscription_id, meter, term_no, "
+      "INSERT INTO quota_schedule (subscription_id, meter, term_key, term_no, "
       "period_no, amount, scheduled_at, status, settled_at) SELECT id, "
-      "'calls', 1, k, 10, tenure_now() + k * interval '30 days', CASE k WHEN "
+      "'calls', 'in_1', 1, k, 10, tenure_now() + k * interval '30 days', CASE "
+      "k WHEN "
       "0 THEN 'RELEASED' ELSE 'PENDING' END, CASE k WHEN 0 THEN tenure_now() "
       "END FROM subscription, generate_series(0, 2) k");
 
@@ -508,7 +509,7 @@ class SweepAgainstRenewal : public Sweep {
     // sweep has not seen.
     ASSERT_OK(session_->Exec(
         "WITH s AS (UPDATE subscription SET status = 'ACTIVE', expired_at = "
-        "NULL, event_seq = 1 WHERE provider_subscription_id = $1 RETURNING id) "
+        "NULL, event_seq = 2 WHERE provider_subscription_id = $1 RETURNING id) "
         "DELETE FROM subscription_event WHERE event_type = "
         "'subscription.expired' AND subscription_id IN (SELECT id FROM s)",
         {subscription}));
@@ -541,7 +542,7 @@ TEST_F(SweepAgainstRenewal, C038_S0_15_TheRenewalWinsInEveryOrder) {
     SCOPED_TRACE(absl::StrCat("round ", round));
     const std::string subscription = absl::StrCat("sub_", round);
     AddDueByFact(subscription);
-    ASSERT_EQ(RowOf(subscription), "ACTIVE 0 false activated");
+    ASSERT_EQ(RowOf(subscription), "ACTIVE 0 false created activated");
     ASSERT_OK_AND_ASSIGN(auto tx, db::Transaction::Begin(*renewer_));
     if (round % 2 == 0) {
       // The renewal holds the row: the sweep passes it over, twice.
@@ -549,15 +550,17 @@ TEST_F(SweepAgainstRenewal, C038_S0_15_TheRenewalWinsInEveryOrder) {
       EXPECT_EQ(Pass().found, 0);
       ASSERT_OK(tx->Commit());
       EXPECT_EQ(Pass().found, 0);
-      EXPECT_EQ(RowOf(subscription), "ACTIVE 0 true activated renewed");
+      EXPECT_EQ(RowOf(subscription), "ACTIVE 0 true created activated renewed");
     } else {
       // The sweep was first: the renewal revives.
       EXPECT_EQ(Pass().expired, 1);
-      EXPECT_EQ(RowOf(subscription), "EXPIRED 0 false activated expired");
+      EXPECT_EQ(RowOf(subscription),
+                "EXPIRED 0 false created activated expired");
       ASSERT_OK(Pay(*tx, subscription, 1));
       ASSERT_OK(tx->Commit());
       EXPECT_EQ(Pass().found, 0);
-      EXPECT_EQ(RowOf(subscription), "ACTIVE 1 true activated expired renewed");
+      EXPECT_EQ(RowOf(subscription),
+                "ACTIVE 1 true created activated expired renewed");
     }
   }
   EXPECT_EQ(Scalar("SELECT count(*)::text FROM subscription WHERE status = "
@@ -596,7 +599,7 @@ TEST_F(SweepAgainstRenewal, C038_ARenewalThatMeetsTheSweepWaitsAndRevives) {
   renewal.join();
 
   EXPECT_OK(renewed);
-  EXPECT_EQ(RowOf("sub_1"), "ACTIVE 1 true activated expired renewed");
+  EXPECT_EQ(RowOf("sub_1"), "ACTIVE 1 true created activated expired renewed");
 }
 
 TEST_F(Sweep, C038_S0_14_AWaitingUpdateLooksAgain) {
