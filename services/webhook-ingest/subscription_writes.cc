@@ -316,12 +316,16 @@ absl::Status SubscriptionWrites::Once(absl::string_view method,
 
 absl::StatusOr<SubscriptionWrites::Held> SubscriptionWrites::Hold(
     db::Transaction& tx, int64_t subscription_id) {
+  // Storing the answer refers to the subject, so it comes first.
+  ASSIGN_OR_RETURN(const db::Result subject,
+                   tx.Execute(kShareSubjectOfSubscription,
+                              db::MakeParams(subscription_id, environment_)));
+  if (!subject.empty() && !subject[0].IsNull("erased_at")) {
+    return SubjectErasedError();
+  }
   Held held;
   ASSIGN_OR_RETURN(held.locked,
                    store::LockSubscription(tx, subscription_id, environment_));
-  ASSIGN_OR_RETURN(const store::StoredSubscription stored,
-                   store::LoadSubscription(tx, subscription_id, environment_));
-  if (stored.subject_erased) return SubjectErasedError();
   held.present = domain::Lapse(domain::Project(held.locked.fold).subscription,
                                held.locked.now);
   return held;

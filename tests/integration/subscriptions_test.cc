@@ -22,6 +22,7 @@
 #include "services/webhook-ingest/subscriptions_service.h"
 #include "tests/integration/ingest_stack.h"
 #include "tests/support/barrier.h"
+#include "tests/support/fault_proxy.h"
 #include "tests/support/session.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_database.h"
@@ -96,14 +97,20 @@ class SubscriptionsTest : public ::testing::Test {
   }
 
   // The service as a new process, whose sessions see the clock as it is set.
-  void Restart() {
+  // Through `conninfo` when it is given.
+  void Restart(const std::string& conninfo = "") {
     stub_.reset();
     server_.reset();
     sandbox_stub_.reset();
     sandbox_server_.reset();
     service_.reset();
     sandbox_.reset();
-    ASSERT_OK_AND_ASSIGN(stack_, IngestStack::Make(database_->conninfo()));
+    IngestStack::Options options;
+    options.registration_conninfo = database_->conninfo();
+    ASSERT_OK_AND_ASSIGN(
+        stack_,
+        IngestStack::Make(conninfo.empty() ? database_->conninfo() : conninfo,
+                          options));
     service_ = std::make_unique<webhook_ingest::SubscriptionsService>(
         stack_->pool(), "live", guard_);
     sandbox_ = std::make_unique<webhook_ingest::SubscriptionsService>(
@@ -978,6 +985,55 @@ TEST_F(SubscriptionsTest, ARepeatWaitsForTheFirstThatIsUnderWay) {
 
   EXPECT_EQ(answers[0], answers[1]);
   EXPECT_THAT(answers[0], Not(IsEmpty()));
+}
+
+TEST_F(SubscriptionsTest, ARepeatAfterALostAnswerToCommitIsOneWrite) {
+  ASSERT_OK_AND_ASSIGN(const auto proxy,
+                       FaultProxy::Start(database_->conninfo()));
+  Restart(proxy->Through(database_->conninfo()));
+  for (const bool committed : {true, false}) {
+    SCOPED_TRACE(committed);
+    const pb::GrantRequest request = NewGrant(committed ? "u1" : "u2");
+    if (committed) {
+      proxy->CutAfterCommit();
+    } else {
+      proxy->CutBeforeCommit();
+    }
+    const auto unknown = Call(&pb::Subscriptions::Stub::Grant, request);
+    EXPECT_THAT(unknown, StatusIs(absl::StatusCode::kUnavailable));
+    EXPECT_THAT(unknown,
+                HasReason(reason::ERROR_REASON_COMMIT_OUTCOME_UNKNOWN));
+    EXPECT_EQ(Scalar("SELECT count(*) FROM request_log WHERE request_id = $1",
+                     {request.context().request_id()}),
+              committed ? "1" : "0");
+
+    ASSERT_OK_AND_ASSIGN(const pb::GrantResponse repeated,
+                         Call(&pb::Subscriptions::Stub::Grant, request));
+
+    EXPECT_EQ(repeated.subscription().version(),
+              Get(repeated.subscription().id()).version());
+  }
+  EXPECT_EQ(Scalar("SELECT count(*) FROM subscription"), "2");
+  EXPECT_EQ(Scalar("SELECT count(*) FROM subscription_fact"), "2");
+}
+
+// Erasure locks the subject and then its subscriptions. A write that held the
+// row first and came to the subject with its answer would deadlock with it.
+TEST_F(SubscriptionsTest, R8_AWriteTakesTheSubjectBeforeTheSubscription) {
+  const pb::Subscription granted = Granted("u1");
+  ASSERT_OK_AND_ASSIGN(const auto holder, database_->OpenSession());
+  ASSERT_OK(holder->Exec("BEGIN; SELECT FROM subject FOR UPDATE"));
+  absl::Status revoked = absl::UnknownError("not called");
+  std::thread thread([&] { revoked = Revoke(granted.id()).status(); });
+  EXPECT_OK(session_->AwaitTrue(
+      "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = "
+      "current_database() AND wait_event_type = 'Lock'"));
+
+  EXPECT_OK(holder->Exec("SELECT FROM subscription FOR UPDATE NOWAIT"));
+
+  ASSERT_OK(holder->Exec("COMMIT"));
+  thread.join();
+  EXPECT_OK(revoked);
 }
 
 // ---- cases ----
