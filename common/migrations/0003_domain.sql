@@ -74,7 +74,7 @@ CREATE TABLE quota_grant (
   remaining       bigint NOT NULL CHECK (remaining BETWEEN 0 AND amount),
   granted_at      timestamptz NOT NULL DEFAULT tenure_now()
 );
-CREATE INDEX quota_grant_open ON quota_grant (subscription_id, meter, id) WHERE remaining > 0;
+CREATE INDEX quota_grant_subscription ON quota_grant (subscription_id, meter, id);
 
 -- The ledger: append-only. biz_id names what moved: for a release subscription/meter/term/period, whatever schedule row
 -- carried it, so that a period that was cancelled and made again is paid once (S4-15, C074).

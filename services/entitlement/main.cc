@@ -9,6 +9,7 @@
 #include "services/entitlement/access_store.h"
 #include "services/entitlement/check_access.h"
 #include "services/entitlement/entitlement_service.h"
+#include "services/entitlement/quota_balances.h"
 #include "services/host/service_host.h"
 
 namespace tenure::entitlement {
@@ -27,9 +28,10 @@ absl::Status Run(const Config& config) {
 
   AccessStore store(*pool, host::EnvironmentName(config.environment()));
   CheckAccess check_access(store);
+  QuotaBalances quota(*pool, host::EnvironmentName(config.environment()));
   rpc::CallGuard guard(config.grpc().max_threads(),
-                       host.MakeCallObserver({"Check"}));
-  EntitlementService service(check_access, guard);
+                       host.MakeCallObserver({"Check", "GetQuota"}));
+  EntitlementService service(check_access, quota, guard);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::Server> server,
       rpc::Server::Start({config.grpc().listen(), config.grpc().max_threads(),

@@ -16,6 +16,7 @@
 #include "common/store/catalog_store.h"
 #include "common/store/fact_store.h"
 #include "common/store/quota_store.h"
+#include "services/entitlement/quota_balances.h"
 #include "services/scheduler/expire_sweep.h"
 #include "services/scheduler/expiry_store.h"
 #include "services/scheduler/subscription_maintenance.h"
@@ -549,6 +550,47 @@ TEST_F(Orders, C063_CancelledPeriodsComeBackWithoutDoubling) {
   internal(resume, "q");
   EXPECT_EQ(Schedule("period_no < 3"), "CANCELLED 2, PENDING 1, RELEASED 2");
   EXPECT_EQ(LedgerRows(), "2");
+}
+
+// "characters 100 of 100, next 100 at 02-28".
+std::string Show(const entitlement::QuotaAnswer& answer) {
+  std::string text;
+  for (const entitlement::QuotaBalance& balance : answer.balances) {
+    absl::StrAppend(&text, text.empty() ? "" : "; ", balance.meter, " ",
+                    balance.remaining, " of ", balance.released);
+    if (balance.next_release_at) {
+      absl::StrAppend(
+          &text, ", next ", balance.next_release_amount, " at ",
+          absl::FormatTime("%m-%d", *balance.next_release_at, Shanghai()));
+    }
+  }
+  return text;
+}
+
+TEST_F(Orders, S4_20_S4_28_QuotaCountsWhileItsSubscriptionIsValid) {
+  const auto quota = [&](const std::string& meter = "") {
+    entitlement::QuotaBalances balances(*pool_, "live");
+    const auto answer = balances.Read("u1", meter);
+    EXPECT_OK(answer);
+    return answer.ok() ? Show(*answer) : "";
+  };
+  EXPECT_EQ(quota(), "");
+  EXPECT_EQ(quota("characters"), "characters 0 of 0");
+  EXPECT_OK(Pay("u1", "annual", "p1"));
+  EXPECT_OK(Pay("u1", "monthly", "p2"));
+  EXPECT_EQ(quota(), "characters 200 of 200, next 100 at 02-28");
+  EXPECT_EQ(quota("pages"), "pages 0 of 0");
+
+  // The month is over and nobody has swept.
+  Travel(Local(2027, 2, 28, 10));
+  EXPECT_EQ(quota(), "characters 100 of 100, next 100 at 02-28");
+  Maintain();
+  EXPECT_EQ(quota(), "characters 200 of 200, next 100 at 03-31");
+  EXPECT_OK(Refund("p1", "r1", 12000));
+  EXPECT_EQ(quota(), "");
+  entitlement::QuotaBalances test_money(*pool_, "test");
+  ASSERT_OK_AND_ASSIGN(const auto answer, test_money.Read("u1", ""));
+  EXPECT_EQ(Show(answer), "");
 }
 
 // The lock order of payments and of the job is the same, so neither ever waits
