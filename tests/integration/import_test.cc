@@ -9,9 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
@@ -373,6 +372,31 @@ TEST_F(ImportTest, AServiceThatIsAwayIsWaitedForAndTheRunThenGoesOn) {
   ASSERT_OK_AND_ASSIGN(const ExitStatus status, process->Wait());
   EXPECT_EQ(status, ExitStatus{}) << process->Output();
   EXPECT_EQ(Scalar("SELECT count(*) FROM subscription"), "50");
+}
+
+TEST_F(ImportTest, ATerminalShowsABarThatLeavesNothingBehind) {
+  std::string text = "subject,plan,expires_at\n";
+  for (int i = 0; i < 3000; ++i) {
+    absl::StrAppend(&text, "u", i, ",", i == 2900 ? "gold" : "pro",
+                    ",2099-01-01T00:00:00Z\n");
+  }
+  ASSERT_OK(WriteFile(File("rows"), text));
+  // script(1) gives the program a terminal.
+  const std::string command = absl::StrJoin(
+      ImportArgs(File("rows"), "csv", {"--concurrency", "1"}), " ");
+  ASSERT_OK_AND_ASSIGN(
+      const Finished done,
+      RunToEnd("script",
+               {"--quiet", "--return", "--command",
+                absl::StrCat(Tenurectl(), " ", command), "/dev/null"}));
+
+  EXPECT_EQ(done.status.code, kSomeRowsFailed) << done.output;
+  EXPECT_THAT(done.output, AllOf(HasSubstr("\r\033[K["), HasSubstr("% "),
+                                 HasSubstr(" rows "), HasSubstr("/s ")));
+  // The bar is taken away before a line of another kind.
+  EXPECT_THAT(done.output, HasSubstr(absl::StrCat("\r\033[K", File("rows"),
+                                                  ":2902: plan: ")));
+  EXPECT_THAT(done.output, HasSubstr("\r\033[K3000 rows read: 2999 imported"));
 }
 
 // ---- tenurectl subscription ----
