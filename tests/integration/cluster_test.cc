@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <fstream>
 #include <memory>
 #include <string>
 #include <thread>
@@ -219,6 +220,40 @@ TEST_F(ClusterTest, C140_AParkedEventIsAppliedOnceTheCatalogueKnowsItsPrice) {
   EXPECT_EQ(Sql("SELECT string_agg(event_type, ' ' ORDER BY seq)"
                 " FROM subscription_event"),
             "subscription.created subscription.activated");
+}
+
+TEST_F(ClusterTest, S4_25_S4_28_QuotaComesWithThePaymentAndEndsWithTheTerm) {
+  const std::string file = cluster_->directory() + "/quota.yaml";
+  std::ofstream(file) << "plans:\n"
+                         "  - name: pro\n"
+                         "    features: [{name: api}]\n"
+                         "    quotas: [{meter: tokens, amount: 70}]\n"
+                         "    provider_products:\n"
+                         "      - {route: stripe, product_id: price_pro}\n";
+  const Finished applied = Tenurectl(
+      {"catalog", "apply", file, "--conninfo", database_->conninfo()});
+  ASSERT_TRUE(applied.status.ok()) << applied.output;
+  ASSERT_OK(cluster_->StartIngest());
+  ASSERT_OK(cluster_->StartEntitlement());
+  const auto quota = [&](const std::string& subject) {
+    return Tenurectl({"quota", "--address",
+                      cluster_->Address("entitlement_grpc"), "--subject",
+                      subject, "--meter", "tokens"})
+        .output;
+  };
+  const int64_t start = NowSeconds();
+  // One term that goes on, one that ended a minute ago.
+  ASSERT_OK(
+      cluster_->Post(InvoicePaidBody("on", "user-on", start, start + 3600))
+          .status());
+  ASSERT_OK(
+      cluster_
+          ->Post(InvoicePaidBody("off", "user-off", start - 3600, start - 60))
+          .status());
+  EXPECT_THAT(quota("user-on"), HasSubstr("\"remaining\":\"70\""));
+  EXPECT_THAT(quota("user-off"), Not(HasSubstr("\"remaining\":\"70\"")));
+  EXPECT_THAT(quota("user-off"), HasSubstr("\"meter\":\"tokens\""));
+  EXPECT_EQ(Sql("SELECT count(*) FROM quota_transaction"), "1");
 }
 
 TEST_F(ClusterTest, C012_AnEventOfNobodyIsDeadAfterTheParkingLimit) {

@@ -75,6 +75,9 @@ struct CheckOptions {
 };
 
 absl::Status Check(const CheckOptions& options);
+// An empty `meter` asks for all.
+absl::Status GetQuota(const std::string& address, const std::string& subject,
+                      const std::string& meter);
 absl::Status ListJobs(const std::string& address);
 absl::Status RunJob(const std::string& address, const std::string& job,
                     const std::string& actor);

@@ -145,6 +145,19 @@ void AddCheck(CLI::App* root, Command* chosen) {
   check->callback([chosen] { *chosen = [] { return Check(options); }; });
 }
 
+void AddQuota(CLI::App* root, Command* chosen) {
+  static std::string address;
+  static std::string subject;
+  static std::string meter;
+  CLI::App* quota =
+      root->add_subcommand("quota", "shows what a subject has left");
+  AddAddress(quota, &address, "127.0.0.1:50051");
+  quota->add_option("--subject", subject, "the subject")->required();
+  quota->add_option("--meter", meter, "one meter; all without it");
+  quota->callback(
+      [chosen] { *chosen = [] { return GetQuota(address, subject, meter); }; });
+}
+
 void AddJob(CLI::App* root, Command* chosen) {
   static std::string address;
   static std::string name;
@@ -194,6 +207,7 @@ int Main(int argc, char** argv) {
   AddCatalog(&app, &chosen, &codes);
   AddRefold(&app, &chosen, &codes);
   AddCheck(&app, &chosen);
+  AddQuota(&app, &chosen);
   AddSubscriptionCommands(&app, &chosen);
   AddImportCommand(&app, &chosen, &codes);
   AddJob(&app, &chosen);

@@ -32,6 +32,16 @@ absl::Status Check(const CheckOptions& options) {
                       &Entitlement::Stub::Check, request);
 }
 
+absl::Status GetQuota(const std::string& address, const std::string& subject,
+                      const std::string& meter) {
+  using entitlement::v1::Entitlement;
+  entitlement::v1::GetQuotaRequest request;
+  request.set_subject(subject);
+  request.set_meter(meter);
+  return CallAndPrint(address, Entitlement::NewStub(ChannelTo(address)),
+                      &Entitlement::Stub::GetQuota, request);
+}
+
 absl::Status ListJobs(const std::string& address) {
   using scheduler::v1::SchedulerAdmin;
   return CallAndPrint(address, SchedulerAdmin::NewStub(ChannelTo(address)),
