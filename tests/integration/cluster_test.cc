@@ -222,6 +222,36 @@ TEST_F(ClusterTest, C140_AParkedEventIsAppliedOnceTheCatalogueKnowsItsPrice) {
             "subscription.created subscription.activated");
 }
 
+TEST_F(ClusterTest, C011_AnInvoiceBeforeItsCheckoutIsAppliedWithIt) {
+  ApplyCatalog();
+  ASSERT_OK(cluster_->StartIngest());
+  ASSERT_OK(cluster_->StartEntitlement());
+  const int64_t start = NowSeconds();
+  ASSERT_OK_AND_ASSIGN(
+      const std::string parked,
+      cluster_->Post(InvoicePaidBody("2", "", start, start + 3600)));
+  EXPECT_THAT(parked,
+              AllOf(StartsWith("200 "), HasSubstr("\"state\":\"parked\"")));
+  EXPECT_EQ(Sql("SELECT reason FROM provider_event"), "no_subject");
+
+  ASSERT_OK_AND_ASSIGN(
+      const std::string linked,
+      cluster_->Post(absl::StrCat(
+          R"({"id":"evt_co","object":"event","livemode":false,)",
+          R"("type":"checkout.session.completed","created":)", start + 1,
+          R"(,"data":{"object":{"id":"cs_2","object":"checkout.session",)",
+          R"("mode":"subscription","payment_status":"paid",)",
+          R"("customer":"cus_2","subscription":"sub_2",)",
+          R"("client_reference_id":"user-2","metadata":{}}}})")));
+  EXPECT_THAT(linked,
+              AllOf(StartsWith("200 "), HasSubstr("\"state\":\"applied\"")));
+
+  // Without a redelivery.
+  EXPECT_OK(session_->AwaitTrue(
+      "SELECT count(*) = 2 FROM provider_event WHERE status = 'applied'"));
+  EXPECT_THAT(Check("user-2"), HasSubstr("\"has_access\":true"));
+}
+
 TEST_F(ClusterTest, S4_25_S4_28_QuotaComesWithThePaymentAndEndsWithTheTerm) {
   const std::string file = cluster_->directory() + "/quota.yaml";
   std::ofstream(file) << "plans:\n"
