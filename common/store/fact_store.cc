@@ -20,6 +20,9 @@ using domain::Fact;
 
 // Where facts came from, stored beside them and their events.
 struct Source {
+  // Whose names of payments the facts use.
+  int64_t route_id = 0;
+  std::string account;
   std::string event_id;
   int64_t provider_event_id = 0;
   std::string actor;
@@ -78,9 +81,13 @@ absl::StatusOr<LockedSubscription> ReadLocked(db::Transaction& tx, int64_t id,
     ++locked.state.lifecycle.episode;
   }
   locked.now = row.Time("now");
-  const int64_t plan_id = row.Int64("plan_id");
+  locked.fold_revision = row.Int64("fold_revision");
+  const int64_t plan_id = row.Int64("plan_in_force_id");
+  // A binary of another revision writes facts and row beside a sum that it does
+  // not read.
   const bool has_fold =
-      row.OptionalInt64("fold_state_revision") == domain::kFoldRevision;
+      row.OptionalInt64("fold_state_revision") == domain::kFoldRevision &&
+      locked.fold_revision == domain::kFoldRevision;
   const std::string fold = has_fold ? row.Bytea("fold_state") : "";
   RETURN_IF_ERROR(rows.status());
   ASSIGN_OR_RETURN(locked.plan, LoadPlan(tx, plan_id));
@@ -343,56 +350,118 @@ absl::StatusOr<std::vector<domain::OrderedFact>> StoreFacts(
   return added;
 }
 
-// Money is stored by route and account; what operators give is no money.
+// Every name of a payment.
+std::vector<std::string> NamesOf(const subscription::v1::FoldPayment& payment) {
+  std::vector<std::string> names(payment.aliases().begin(),
+                                 payment.aliases().end());
+  names.push_back(payment.payment_key());
+  return names;
+}
+
+// The payment that has a name; nullptr for none.
+const subscription::v1::FoldPayment* FindInFold(const domain::FoldState& fold,
+                                                const std::string& name) {
+  for (const auto& payment : fold.payments()) {
+    const std::vector<std::string> names = NamesOf(payment);
+    if (std::find(names.begin(), names.end(), name) != names.end()) {
+      return &payment;
+    }
+  }
+  return nullptr;
+}
+
+// Stores the money of new facts by the route and account that told of it; what
+// operators give is no money. `fold` holds the facts.
 absl::Status StorePayments(db::Transaction& tx,
                            const LockedSubscription& locked,
                            const std::vector<domain::OrderedFact>& added,
-                           const domain::Projection& before,
-                           const domain::Projection& after) {
+                           const Source& source,
+                           const domain::FoldState& fold) {
+  FactBatch names_of;
+  names_of.route.id = source.route_id;
+  names_of.account = source.account;
+  std::vector<std::string> stored;
   for (const domain::OrderedFact& ordered : added) {
     if (!ordered.fact.has_paid() ||
         ordered.fact.layer() == subscription::v1::FACT_LAYER_INTERNAL) {
       continue;
     }
     const auto& paid = ordered.fact.paid();
-    absl::Time paid_at = ordered.order.order_at;
-    if (paid.has_paid_at()) {
-      ASSIGN_OR_RETURN(paid_at, FromProto("paid_at", paid.paid_at()));
+    std::string key = paid.payment_key();
+    // One payment is one row, under the name that it was first told by.
+    bool known = false;
+    const auto* payment = FindInFold(fold, key);
+    if (payment != nullptr) {
+      for (const std::string& name : NamesOf(*payment)) {
+        if (FindInFold(locked.fold, name) == nullptr &&
+            std::find(stored.begin(), stored.end(), name) == stored.end()) {
+          continue;
+        }
+        ASSIGN_OR_RETURN(const std::optional<KnownPayment> before,
+                         FindPayment(tx, names_of, name));
+        if (!before || before->subscription_id != locked.id) continue;
+        key = before->payment_key;
+        known = true;
+        break;
+      }
     }
-    ASSIGN_OR_RETURN(const absl::Time from,
-                     FromProto("period_starts_at", paid.period_starts_at()));
-    std::optional<absl::Time> to;
-    if (paid.has_period_ends_at()) {
-      ASSIGN_OR_RETURN(to, FromProto("period_ends_at", paid.period_ends_at()));
+    if (!known) {
+      absl::Time paid_at = ordered.order.order_at;
+      if (paid.has_paid_at()) {
+        ASSIGN_OR_RETURN(paid_at, FromProto("paid_at", paid.paid_at()));
+      }
+      ASSIGN_OR_RETURN(const absl::Time from,
+                       FromProto("period_starts_at", paid.period_starts_at()));
+      std::optional<absl::Time> to;
+      if (paid.has_period_ends_at()) {
+        ASSIGN_OR_RETURN(to,
+                         FromProto("period_ends_at", paid.period_ends_at()));
+      }
+      RETURN_IF_ERROR(
+          tx.Execute(
+                kInsertPayment,
+                db::MakeParams(source.route_id, source.account, key, locked.id,
+                               fold.payments_size(), paid.amount_minor(),
+                               paid.currency(), paid_at, from, to))
+              .status());
+      stored.push_back(key);
     }
-    RETURN_IF_ERROR(
-        tx.Execute(kInsertPayment,
-                   db::MakeParams(
-                       locked.route.id, locked.account, paid.payment_key(),
-                       locked.id, after.subscription.term_no,
-                       paid.amount_minor(), paid.currency(), paid_at, from, to))
-            .status());
-    for (const std::string& alias : paid.aliases()) {
+    std::vector<std::string> aliases(paid.aliases().begin(),
+                                     paid.aliases().end());
+    if (key != paid.payment_key()) aliases.push_back(paid.payment_key());
+    for (const std::string& alias : aliases) {
+      // What no column takes, no refund can name either.
+      if (alias == key || !ValidateText("alias", alias, 255).ok()) continue;
       RETURN_IF_ERROR(tx.Execute(kInsertPaymentAlias,
-                                 db::MakeParams(locked.route.id, locked.account,
-                                                alias, paid.payment_key()))
+                                 db::MakeParams(source.route_id, source.account,
+                                                alias, key))
                           .status());
     }
   }
-  if (before.terms == after.terms) return absl::OkStatus();
+  return absl::OkStatus();
+}
+
+// Brings the stored payments of a subscription to what its facts add up to.
+absl::Status UpdatePayments(db::Transaction& tx, int64_t subscription_id,
+                            const domain::FoldState& fold,
+                            const domain::Projection& after) {
   std::vector<std::string> keys;
-  std::vector<int64_t> numbers, refunded;
+  std::vector<int64_t> numbers, amounts, refunded;
   for (const domain::PaidTerm& term : after.terms) {
     if (term.internal) continue;
-    keys.push_back(term.payment_key);
-    numbers.push_back(term.term_no);
-    refunded.push_back(term.refunded_minor);
+    const auto* payment = FindInFold(fold, term.payment_key);
+    if (payment == nullptr) continue;
+    for (std::string& name : NamesOf(*payment)) {
+      keys.push_back(std::move(name));
+      numbers.push_back(term.term_no);
+      amounts.push_back(term.amount_minor);
+      refunded.push_back(term.refunded_minor);
+    }
   }
   if (keys.empty()) return absl::OkStatus();
   return tx
-      .Execute(kUpdatePayments,
-               db::MakeParams(locked.route.id, locked.account, locked.id, keys,
-                              numbers, refunded))
+      .Execute(kUpdatePayments, db::MakeParams(subscription_id, keys, numbers,
+                                               amounts, refunded))
       .status();
 }
 
@@ -446,15 +515,17 @@ absl::StatusOr<bool> StoreOutcome(db::Transaction& tx,
   if (!new_row) was = locked.state;
   domain::Transition transition =
       domain::Advance(was, before.terms, after, locked.now);
-  if (!transition.changed) return false;
+  if (!transition.changed && locked.fold_revision == domain::kFoldRevision) {
+    return false;
+  }
   RETURN_IF_ERROR(StoreEvents(tx, locked.id, source, transition));
   RETURN_IF_ERROR(
       tx.Execute(kUpdateSubscription, ToParams(locked.id, transition.state))
           .status());
   RETURN_IF_ERROR(WriteQuotaSchedule(
-      tx, locked.id, after, locked.plan,
+      tx, locked.id, after, before.plans, locked.plan,
       domain::IsLive(transition.state.subscription.status), source.cause));
-  if (transition.events.empty()) return true;
+  if (transition.events.empty()) return transition.changed;
   RETURN_IF_ERROR(
       tx.Execute(
             kAdvanceSinkStreams,
@@ -495,7 +566,10 @@ absl::StatusOr<AppliedFacts> AddFacts(db::Transaction& tx,
   RETURN_IF_ERROR(StoreFold(tx, locked.id, fold));
   const domain::Projection before = domain::Project(locked.fold);
   const domain::Projection after = domain::Project(fold);
-  RETURN_IF_ERROR(StorePayments(tx, locked, added, before, after));
+  RETURN_IF_ERROR(StorePayments(tx, locked, added, source, fold));
+  if (before.terms != after.terms) {
+    RETURN_IF_ERROR(UpdatePayments(tx, locked.id, fold, after));
+  }
   ASSIGN_OR_RETURN(applied.changed,
                    StoreOutcome(tx, locked, before, after, source, new_row));
   return applied;
@@ -521,6 +595,8 @@ absl::StatusOr<std::optional<int64_t>> InsertSubscription(
 
 Source SourceOf(const FactBatch& batch) {
   Source source;
+  source.route_id = batch.route.id;
+  source.account = batch.account;
   source.event_id = batch.event_id;
   source.provider_event_id = batch.provider_event_id;
   source.cause = absl::StrCat("provider_event:", batch.provider_event_id);
@@ -587,7 +663,7 @@ absl::StatusOr<AppliedFacts> ApplyPrepaid(db::Transaction& tx,
   for (const Fact& fact : batch.facts) {
     if (!fact.has_paid()) continue;
     ASSIGN_OR_RETURN(const std::optional<KnownPayment> known,
-                     FindPayment(tx, batch, fact.paid().payment_key()));
+                     FindPaymentOf(tx, batch, fact));
     if (!known) continue;
     Destination repeated;
     repeated.subscription_id = known->subscription_id;
@@ -745,6 +821,10 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
   if (!destination.subscription_id && destination.prepaid) {
     return ApplyPrepaid(tx, batch, destination);
   }
+  AppliedFacts nothing;
+  nothing.subscription_id = destination.subscription_id.value_or(0);
+  // A row is what its facts add up to: none, no row.
+  if (batch.facts.empty()) return nothing;
   std::optional<int64_t> id = destination.subscription_id;
   bool new_row = false;
   if (!id) {
@@ -915,9 +995,11 @@ absl::StatusOr<AppliedFacts> LapseLocked(db::Transaction& tx,
   applied.subscription_id = locked.id;
   Source source;
   source.cause = std::string(cause);
-  const domain::Projection projection = domain::Project(locked.fold);
+  const domain::Projection folded = domain::Project(locked.fold);
+  domain::Projection as_it_stands = folded;
+  as_it_stands.subscription = locked.state.subscription;
   ASSIGN_OR_RETURN(applied.changed,
-                   StoreOutcome(tx, locked, projection, projection, source,
+                   StoreOutcome(tx, locked, folded, as_it_stands, source,
                                 /*new_row=*/false));
   return applied;
 }
@@ -930,17 +1012,32 @@ absl::StatusOr<bool> RefoldLocked(db::Transaction& tx,
   if (facts.empty()) return true;
   ASSIGN_OR_RETURN(const domain::FoldState fold, domain::FoldFacts(facts));
   RETURN_IF_ERROR(StoreFold(tx, locked.id, fold));
-  RETURN_IF_ERROR(StoreOutcome(tx, locked, domain::Project(locked.fold),
-                               domain::Project(fold), SourceOf(author),
-                               /*new_row=*/false)
+  const domain::Projection after = domain::Project(fold);
+  RETURN_IF_ERROR(UpdatePayments(tx, locked.id, fold, after));
+  RETURN_IF_ERROR(StoreOutcome(tx, locked, domain::Project(locked.fold), after,
+                               SourceOf(author), /*new_row=*/false)
                       .status());
   ASSIGN_OR_RETURN(const LockedSubscription folded, ReadLocked(tx, locked.id));
+  std::vector<Fact> moves;
   ASSIGN_OR_RETURN(const std::optional<domain::Plan> latest,
                    FindPlan(tx, folded.plan.name));
-  if (!latest || latest->revision == folded.plan.revision) return false;
-  Fact fact;
-  fact.mutable_plan_changed()->set_plan(latest->name);
-  RETURN_IF_ERROR(ApplyInternal(tx, folded, {fact}, author).status());
+  if (latest && latest->revision != folded.plan.revision) {
+    moves.emplace_back().mutable_plan_changed()->set_plan(latest->name);
+  }
+  // The plan to come, which a change of the present one would replace.
+  if (!after.plans.empty() && after.plans.back().from > folded.now) {
+    const domain::PlanInForce& next = after.plans.back();
+    ASSIGN_OR_RETURN(const std::optional<domain::Plan> next_latest,
+                     FindPlan(tx, next.name));
+    if (next_latest &&
+        (!moves.empty() || next_latest->revision != next.revision)) {
+      auto& change = *moves.emplace_back().mutable_plan_changed();
+      change.set_plan(next.name);
+      *change.mutable_effective_at() = ToProto(next.from);
+    }
+  }
+  if (moves.empty()) return false;
+  RETURN_IF_ERROR(ApplyInternal(tx, folded, moves, author).status());
   return false;
 }
 

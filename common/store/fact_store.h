@@ -109,12 +109,14 @@ struct LockedSubscription {
   Route route;
   std::string account;
   bool prepaid = false;
-  // The plan revision in force.
+  // The plan revision in force, also when no job has recorded its change yet.
   domain::Plan plan;
   domain::SubscriptionState state;
   // What its facts added up to before; folded anew when the stored sum is
   // another revision's.
   domain::FoldState fold;
+  // Which fold's code wrote the row.
+  int64_t fold_revision = 0;
   // The database's time, at which the row is judged.
   absl::Time now;
 };
@@ -160,14 +162,15 @@ struct NewGrant {
 absl::StatusOr<AppliedFacts> Grant(db::Transaction& tx, const NewGrant& grant,
                                    const Author& author);
 
-// Applies to a locked row what time alone does (Lapse), with its events.
+// Applies to a locked row, as it stands, what time alone does (Lapse), with its
+// events. What an operator changed by hand stays.
 absl::StatusOr<AppliedFacts> LapseLocked(db::Transaction& tx,
                                          const LockedSubscription& locked,
                                          absl::string_view cause);
 
 // Folds a locked row anew from all its facts and, when its plan has a later
-// revision, moves it there by an internal PLAN_CHANGED. True for a row without
-// facts, which is left alone.
+// revision, moves it there by an internal PLAN_CHANGED; a plan that is still to
+// come as well. True for a row without facts, which is left alone.
 absl::StatusOr<bool> RefoldLocked(db::Transaction& tx,
                                   const LockedSubscription& locked,
                                   const Author& author);

@@ -516,6 +516,212 @@ TEST_F(FactStoreTest, AGrantGivesATermOfItsPlanAndItsKeyOnlyOnce) {
   EXPECT_EQ(Scalar("SELECT sum(remaining) FROM quota_grant"), "50");
 }
 
+// ---- What several writers, routes and binaries do to one row ----
+
+TEST_F(FactStoreTest, R6_TheStreamsReachTheReleaseOfAPaymentToo) {
+  ASSERT_OK(session_->Exec("INSERT INTO sink (name) VALUES ('s')"));
+  Tell("evt_1", "sub_1", "price_pro", {Paid(0, "in_1", 0, 400)});
+  EXPECT_EQ(Scalar("SELECT head_seq = event_seq FROM sink_stream, subscription"
+                   " WHERE event_seq = (SELECT max(seq) FROM"
+                   " subscription_event WHERE event_type ="
+                   " 'subscription.quota_released')"),
+            "t");
+}
+
+TEST_F(FactStoreTest, C001_AnOrderOfAnotherRouteStacksAndKeepsItsOwnNames) {
+  catalog::v1::Catalog catalog = Catalog();
+  for (auto& plan : *catalog.mutable_plans()) {
+    auto& product = *plan.add_provider_products();
+    product.set_route("alipay");
+    product.set_product_id("price_" + plan.name());
+  }
+  ASSERT_OK(ApplyCatalog(*pool_, catalog));
+  Route alipay;
+  ASSERT_OK(pool_->RunTransaction([&](db::Transaction& tx) -> absl::Status {
+    ASSIGN_OR_RETURN(alipay, RegisterRoute(tx, "alipay", "alipay", "live"));
+    return absl::OkStatus();
+  }));
+  const auto order = [&](const std::string& event_id, const Route& route,
+                         const std::string& key) {
+    Fact fact = Paid(9, key, 9, 10);
+    fact.mutable_paid()->clear_period_starts_at();
+    fact.mutable_paid()->clear_period_ends_at();
+    FactBatch batch = Batch(event_id, "", "price_basic", {fact});
+    batch.route = route;
+    batch.subject = "u1";
+    return batch;
+  };
+  EXPECT_THAT(Send(order("evt_1", route_, "order_1")), IsOkAndHolds(""));
+  EXPECT_THAT(Send(order("evt_2", alipay, "order_2")), IsOkAndHolds(""));
+  // Told again by another event: the same term.
+  EXPECT_THAT(Send(order("evt_3", alipay, "order_2")), IsOkAndHolds(""));
+  EXPECT_EQ(Scalar("SELECT count(*) || ' ' || max(term_no) FROM subscription"),
+            "1 2");
+  EXPECT_EQ(Scalar("SELECT string_agg(r.name || ' ' || payment_key, ', '"
+                   " ORDER BY payment_key) FROM payment p JOIN route r"
+                   " ON r.id = p.route_id"),
+            "stripe order_1, alipay order_2");
+  FactBatch refund =
+      Batch("evt_4", "", "", {Refunded(9.5, "order_2", "re_1", 1200)});
+  refund.route = alipay;
+  EXPECT_THAT(Send(refund), IsOkAndHolds(""));
+  EXPECT_EQ(Scalar("SELECT string_agg(refunded_minor::text, ', '"
+                   " ORDER BY payment_key) FROM payment"),
+            "0, 1200");
+}
+
+TEST_F(FactStoreTest, AFactOfTheBinaryBeforeIsInTheSum) {
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 30)});
+  // What it does: the fact and the row, but not the sum, which it does not
+  // know.
+  Tell("evt_2", "sub_2", "price_basic", {Paid(1, "in_2", 30, 60)});
+  ASSERT_OK(session_->Exec(
+      "INSERT INTO subscription_fact SELECT (jsonb_populate_record(f,"
+      "  '{\"subscription_id\": 1}')).* FROM subscription_fact f"
+      " WHERE subscription_id = 2;"
+      "UPDATE subscription SET term_no = 2, fold_revision = 1,"
+      "  expires_at = expires_at + interval '30 days' WHERE id = 1"));
+  Tell("evt_3", "sub_1", "", {CancelScheduled(2, 60)});
+  EXPECT_EQ(Scalar("SELECT term_no || ' ' || (expires_at - starts_at)"
+                   " FROM subscription WHERE id = 1"),
+            "2 60 days");
+}
+
+TEST_F(FactStoreTest, AnEndThatTheBinaryBeforeToldIsNotToldAgain) {
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 5)});
+  EXPECT_EQ(Scalar("SELECT status FROM subscription"), "EXPIRED");
+  ASSERT_OK(session_->Exec(
+      "UPDATE subscription_event SET business_key = gen_random_uuid()::text;"
+      "UPDATE subscription SET status = 'PAUSED', expired_at = NULL"));
+  Tell("evt_2", "sub_1", "", {Failed(6, "in_2")});
+  EXPECT_EQ(Scalar("SELECT count(*) FROM subscription_event"
+                   " WHERE event_type = 'subscription.expired'"),
+            "1");
+}
+
+TEST_F(FactStoreTest, LapseIsWhatTimeDoesToTheRowAsItStands) {
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 30)});
+  Tell("evt_2", "sub_2", "price_basic", {Paid(0, "in_2", 0, 30)});
+  ASSERT_OK(session_->Exec(
+      // Lengthened and paused by hand; and a row that nobody told anything of.
+      "UPDATE subscription SET expires_at = expires_at + interval '1 year',"
+      "  pause_at = now() - interval '1 minute' WHERE id = 1;"
+      "DELETE FROM subscription_fact WHERE subscription_id = 2;"
+      "DELETE FROM subscription_fold WHERE subscription_id = 2;"
+      "UPDATE subscription SET pause_at = now() - interval '1 minute'"
+      " WHERE id = 2"));
+  for (const int64_t id : {1, 2}) {
+    ASSERT_OK(pool_->RunTransaction([&](db::Transaction& tx) -> absl::Status {
+      ASSIGN_OR_RETURN(const LockedSubscription locked,
+                       LockSubscription(tx, id, "live"));
+      return LapseLocked(tx, locked, "job:test").status();
+    }));
+  }
+  EXPECT_EQ(Scalar("SELECT string_agg(status || ' ' || (expires_at - starts_at)"
+                   " || ' ' || (pause_at IS NULL), ', ' ORDER BY id)"
+                   " FROM subscription"),
+            "PAUSED 395 days false, PAUSED 30 days false");
+}
+
+TEST_F(FactStoreTest, D2_OnePaymentUnderEitherOfItsNamesIsOneRow) {
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 30)});
+  Fact again = Paid(1, "ch_in_1", 0, 30);
+  again.mutable_paid()->clear_aliases();
+  again.mutable_paid()->add_aliases("pi_1");
+  Tell("evt_2", "sub_1", "price_basic", {again});
+  EXPECT_EQ(Scalar("SELECT string_agg(payment_key, ', ') FROM payment"),
+            "in_1");
+  // And has the names that it was told by later.
+  EXPECT_THAT(Send(Batch("evt_3", "", "", {Refunded(2, "pi_1", "re_1", 1200)})),
+              IsOkAndHolds(""));
+  EXPECT_EQ(Scalar("SELECT s.status || ' ' || refunded_minor FROM payment p"
+                   " JOIN subscription s ON s.id = p.subscription_id"),
+            "REVOKED 1200");
+}
+
+TEST_F(FactStoreTest, TheOldestWordOnAPaymentsSumIsTheOneThatIsRefunded) {
+  Fact later = Paid(1, "in_1", 0, 30);
+  later.mutable_paid()->set_amount_minor(500);
+  Tell("evt_2", "sub_1", "price_basic", {later});
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 30)});
+  Tell("evt_3", "sub_1", "", {Refunded(2, "in_1", "re_1", 1200)});
+  EXPECT_EQ(Scalar("SELECT amount_minor || ' ' || refunded_minor FROM payment"),
+            "1200 1200");
+}
+
+TEST_F(FactStoreTest, D13_QuotaOfAPlanThatNeverWasInForceIsCancelled) {
+  Tell("evt_1", "sub_1", "price_pro", {Paid(0, "in_1", 0, 400)});
+  EXPECT_NE(Scalar("SELECT count(*) FROM quota_schedule"
+                   " WHERE status = 'PENDING'"),
+            "0");
+  Tell("evt_2", "sub_1", "price_basic", {Paid(1, "in_2", 0, 401)});
+  EXPECT_EQ(Scalar("SELECT p.name FROM subscription s JOIN plan p"
+                   " ON p.id = s.plan_id"),
+            "basic");
+  EXPECT_EQ(Scalar("SELECT count(*) FROM quota_schedule"
+                   " WHERE status = 'PENDING'"),
+            "0");
+}
+
+TEST_F(FactStoreTest, AnEventWithoutFactsMakesNoRow) {
+  Tell("evt_1", "sub_1", "price_basic", {});
+  EXPECT_EQ(Scalar("SELECT count(*) FROM subscription"), "0");
+}
+
+TEST_F(FactStoreTest, APlanChangeThatHasComeIsThePolicyInForce) {
+  catalog::v1::Catalog catalog = Catalog();
+  catalog.mutable_plans(1)->mutable_grace_period()->set_seconds(5 * 86400);
+  ASSERT_OK(ApplyCatalog(*pool_, catalog));
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 30)});
+  Tell("evt_2", "sub_1", "price_pro", {Paid(1, "in_2", 30, 60)});
+  // The instant comes; no job has recorded it.
+  ASSERT_OK(
+      session_->Exec("UPDATE subscription SET next_plan_at ="
+                     " now() - interval '1 minute'"));
+  Tell("evt_3", "sub_1", "", {Failed(9, "in_3")});
+  EXPECT_EQ(
+      Scalar(absl::StrCat("SELECT grace_period_ends_at - to_timestamp(",
+                          absl::ToUnixSeconds(Day(9)), ") FROM subscription")),
+      "5 days");
+}
+
+TEST_F(FactStoreTest, R5_RefoldKeepsAScheduledPlanChange) {
+  Tell("evt_1", "sub_1", "price_pro", {Paid(0, "in_1", 0, 30)});
+  Tell("evt_2", "sub_1", "price_basic", {Paid(1, "in_2", 30, 60)});
+  const std::string next =
+      "SELECT p.name || ' ' || p.revision || ' ' || q.name || ' ' ||"
+      " q.revision || ' ' || (s.next_plan_at - s.starts_at)"
+      " FROM subscription s JOIN plan p ON p.id = s.plan_id"
+      " JOIN plan q ON q.id = s.next_plan_id";
+  EXPECT_EQ(Scalar(next), "pro 1 basic 1 30 days");
+  catalog::v1::Catalog catalog = Catalog();
+  catalog.mutable_plans(1)->add_features()->set_name("api");
+  ASSERT_OK(ApplyCatalog(*pool_, catalog));
+  EXPECT_EQ(RefoldAll("", RefoldMode::kWrite).different, 1);
+  EXPECT_EQ(Scalar(next), "pro 2 basic 1 30 days");
+  // A new revision of the plan to come as well.
+  catalog.mutable_plans(0)->add_features()->set_name("api");
+  ASSERT_OK(ApplyCatalog(*pool_, catalog));
+  EXPECT_EQ(RefoldAll("", RefoldMode::kWrite).different, 1);
+  EXPECT_EQ(Scalar(next), "pro 2 basic 2 30 days");
+  EXPECT_EQ(RefoldAll("", RefoldMode::kDiff).different, 0);
+}
+
+TEST_F(FactStoreTest, RefoldRightsThePaymentsToo) {
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 30)});
+  Tell("evt_2", "sub_1", "", {Refunded(2, "in_1", "re_1", 700)});
+  ASSERT_OK(session_->Exec("UPDATE payment SET refunded_minor = 0"));
+  RefoldAll("", RefoldMode::kWrite);
+  EXPECT_EQ(Scalar("SELECT refunded_minor FROM payment"), "700");
+}
+
+TEST_F(FactStoreTest, AnEmptyNameOfAPaymentIsNone) {
+  Fact paid = Paid(0, "in_1", 0, 30);
+  paid.mutable_paid()->add_aliases("");
+  Tell("evt_1", "sub_1", "price_basic", {paid});
+  EXPECT_EQ(Scalar("SELECT status FROM subscription"), "ACTIVE");
+}
+
 // ---- Refold ----
 
 TEST_F(FactStoreTest, R5_RefoldShowsThenWritesANewRevisionOfAPlan) {

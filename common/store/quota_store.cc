@@ -106,10 +106,23 @@ absl::Status Insert(db::Transaction& tx, int64_t subscription_id,
       .status();
 }
 
+// Whether a plan that was in force turned out never to have been.
+bool AnyGone(const std::vector<domain::PlanInForce>& before,
+             const std::vector<domain::PlanInForce>& after) {
+  return std::any_of(
+      before.begin(), before.end(), [&](const domain::PlanInForce& old) {
+        return std::none_of(
+            after.begin(), after.end(), [&](const domain::PlanInForce& plan) {
+              return plan.name == old.name && plan.revision == old.revision;
+            });
+      });
+}
+
 }  // namespace
 
 absl::Status WriteQuotaSchedule(db::Transaction& tx, int64_t subscription_id,
                                 const domain::Projection& projection,
+                                const std::vector<domain::PlanInForce>& before,
                                 const domain::Plan& known, bool valid,
                                 absl::string_view cause) {
   const std::vector<domain::QuotaTerm> terms = domain::QuotaTerms(projection);
@@ -137,9 +150,8 @@ absl::Status WriteQuotaSchedule(db::Transaction& tx, int64_t subscription_id,
       planned.push_back(std::move(release));
     }
   }
-  // Plans that were in force stay in the list, so where none brings quota there
-  // is no schedule either.
-  if (!any_quota) return absl::OkStatus();
+  // Where no plan ever brought quota there is no schedule either.
+  if (!any_quota && !AnyGone(before, projection.plans)) return absl::OkStatus();
 
   ASSIGN_OR_RETURN(const std::vector<domain::StoredRelease> stored,
                    LoadSchedule(tx, subscription_id));

@@ -13,12 +13,13 @@
 namespace tenure::store {
 
 // Writes the schedule of a locked subscription to what its terms bring, and
-// releases what is due. `known` is any plan already at hand; others that were
-// in force are loaded. `valid` is whether the subscription gives
-// access now; without it everything pending is cancelled. `cause` is stored
-// with the events.
+// releases what is due. `before`: the plans in force as they were known until
+// now. `known` is any plan already at hand; others that were in force are
+// loaded. `valid` is whether the subscription gives access now; without it
+// everything pending is cancelled. `cause` is stored with the events.
 absl::Status WriteQuotaSchedule(db::Transaction& tx, int64_t subscription_id,
                                 const domain::Projection& projection,
+                                const std::vector<domain::PlanInForce>& before,
                                 const domain::Plan& known, bool valid,
                                 absl::string_view cause);
 

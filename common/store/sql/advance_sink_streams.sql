@@ -1,7 +1,8 @@
 -- Announces the new head to every sink: the outbox row of the same transaction (S0-23). To a disabled one as well: its
--- rows wait until it is enabled again, none is dropped (C127).
+-- rows wait until it is enabled again, none is dropped (C127). Never back: a release of the same
+-- transaction may be ahead.
 INSERT INTO sink_stream (sink_id, subscription_id, sent_seq, head_seq, next_attempt_at)
 SELECT k.id, $1, 0, $2, tenure_now()
   FROM sink k
  ORDER BY k.id
-ON CONFLICT (sink_id, subscription_id) DO UPDATE SET head_seq = excluded.head_seq
+ON CONFLICT (sink_id, subscription_id) DO UPDATE SET head_seq = greatest(sink_stream.head_seq, excluded.head_seq)

@@ -2,7 +2,8 @@
 SELECT s.id, s.subject_id, s.route_id, r.name AS route, s.environment, s.account, s.prepaid, s.status, s.lifetime, s.anchor_at,
        s.starts_at, s.expires_at, s.grace_period_ends_at, s.leeway_until, s.cancel_at, s.pause_at, s.next_plan_at,
        s.will_renew, s.next_billing_at, s.needs_reconcile, s.term_no, s.expired_at, s.episode, s.event_seq,
-       s.plan_id, p.name AS plan, p.revision AS plan_revision, q.name AS next_plan, q.revision AS next_plan_revision,
+       s.fold_revision, p.name AS plan, p.revision AS plan_revision, q.name AS next_plan, q.revision AS next_plan_revision,
+       CASE WHEN s.next_plan_at <= tenure_now() THEN s.next_plan_id ELSE s.plan_id END AS plan_in_force_id,
        f.revision AS fold_state_revision, f.state AS fold_state, tenure_now() AS now,
        EXISTS (SELECT 1 FROM subscription_event h
                 WHERE h.subscription_id = s.id AND h.episode = s.episode

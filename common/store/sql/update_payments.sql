@@ -1,6 +1,7 @@
--- The number of a term moves when an older one becomes known; what was refunded is the fold's sum.
+-- The number of a term moves when an older one becomes known; what was paid and refunded is the fold's word. By every
+-- name of a payment: it is stored under the one that was told first.
 UPDATE payment p
-   SET term_no = u.term_no, refunded_minor = u.refunded_minor
-  FROM unnest($4::text[], $5::bigint[], $6::bigint[]) u (payment_key, term_no, refunded_minor)
- WHERE p.route_id = $1 AND p.account = $2 AND p.payment_key = u.payment_key AND p.subscription_id = $3
-   AND (p.term_no, p.refunded_minor) IS DISTINCT FROM (u.term_no, u.refunded_minor)
+   SET term_no = u.term_no, amount_minor = u.amount_minor, refunded_minor = u.refunded_minor
+  FROM unnest($2::text[], $3::bigint[], $4::bigint[], $5::bigint[]) u (payment_key, term_no, amount_minor, refunded_minor)
+ WHERE p.subscription_id = $1 AND p.payment_key = u.payment_key
+   AND (p.term_no, p.amount_minor, p.refunded_minor) IS DISTINCT FROM (u.term_no, u.amount_minor, u.refunded_minor)
