@@ -51,7 +51,7 @@ class Registry {
   // Series of one name. The label sets beyond them share one series whose label
   // values are all "other", so that no mistake in a label can grow the process
   // or its scraper without bound.
-  static constexpr size_t kMaxSeriesPerName = 256;
+  static constexpr size_t kMaxSeriesPerName = 1024;
 
   // `service` is "webhook-ingest" or "webhook_ingest".
   explicit Registry(absl::string_view service);
