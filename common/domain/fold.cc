@@ -1,6 +1,8 @@
 #include "common/domain/fold.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -255,6 +257,25 @@ std::optional<int64_t> TakenBackAt(const pb::FoldPayment& payment) {
 
 // ---- layout: where what was bought lies in time ----
 
+// Where a later payment took over what was left of this one.
+std::optional<absl::Time> ReplacedAt(const FoldState& state,
+                                     const pb::FoldPayment& payment) {
+  std::optional<absl::Time> at;
+  for (const pb::FoldReplacement& replacement : state.replacements()) {
+    if (replacement.by() == payment.payment_key()) continue;
+    if (!Names(payment, replacement.payment_key())) continue;
+    at = Earlier(at, At(replacement.at()));
+  }
+  return at;
+}
+
+// An operator who cancels for an instant takes back what was given before.
+bool CutsExtension(const FoldState& state, const pb::FoldExtension& extension) {
+  return state.has_internal_cancel() &&
+         state.internal_cancel().has_cancel_at() &&
+         state.internal_cancel().order_at() >= extension.order_at();
+}
+
 // What was bought, with the terms behind a taken-back one moved left.
 struct Layout {
   std::vector<PaidTerm> terms;
@@ -275,6 +296,8 @@ struct Layout {
   // Anything is left that was not taken back.
   bool any = false;
   std::optional<absl::Time> leeway_until;
+  // Until when an operator has given access, whatever the provider says.
+  std::optional<absl::Time> promised;
 };
 
 // A payment or an extension, in the order in which they stand.
@@ -284,13 +307,28 @@ struct Element {
   const pb::FoldExtension* extension = nullptr;
 };
 
+const pb::FoldPayment* FindByKey(const FoldState& state,
+                                 absl::string_view key) {
+  for (const pb::FoldPayment& payment : state.payments()) {
+    if (payment.payment_key() == key) return &payment;
+  }
+  return nullptr;
+}
+
 std::vector<Element> Elements(const FoldState& state) {
   std::vector<Element> elements;
   for (const pb::FoldPayment& payment : state.payments()) {
     elements.push_back({payment.starts_at(), &payment, nullptr});
   }
   for (const pb::FoldExtension& extension : state.extensions()) {
-    elements.push_back({extension.from(), nullptr, &extension});
+    // Behind what it lengthens, also when that had moved left by then.
+    const pb::FoldPayment* lengthened =
+        FindByKey(state, extension.payment_key());
+    const int64_t from =
+        lengthened == nullptr
+            ? extension.from()
+            : std::max(extension.from(), lengthened->starts_at());
+    elements.push_back({from, nullptr, &extension});
   }
   std::stable_sort(
       elements.begin(), elements.end(), [](const Element& a, const Element& b) {
@@ -302,14 +340,6 @@ std::vector<Element> Elements(const FoldState& state) {
         return key(a) < key(b);
       });
   return elements;
-}
-
-const pb::FoldPayment* FindByKey(const FoldState& state,
-                                 absl::string_view key) {
-  for (const pb::FoldPayment& payment : state.payments()) {
-    if (payment.payment_key() == key) return &payment;
-  }
-  return nullptr;
 }
 
 Layout LayOut(const FoldState& state) {
@@ -347,7 +377,14 @@ Layout LayOut(const FoldState& state) {
       const pb::FoldPayment* lengthened =
           FindByKey(state, extension.payment_key());
       const bool stacked = lengthened != nullptr && lengthened->stacked();
+      // With the rest of what it lengthens, time that the provider added is
+      // taken over; what an operator gave stays.
+      std::optional<absl::Time> replaced_at;
+      if (lengthened != nullptr && !extension.by_operator()) {
+        replaced_at = ReplacedAt(state, *lengthened);
+      }
       const auto cut = [&](absl::Time end) {
+        if (replaced_at) end = std::min(end, *replaced_at);
         return extension.has_truncated_at()
                    ? std::min(end, At(extension.truncated_at()))
                    : end;
@@ -361,8 +398,17 @@ Layout LayOut(const FoldState& state) {
           cut(At(extension.to()) -
               (stacked ? shift_of(At(extension.from())) : absl::Duration()));
       stand(was, to);
+      if (replaced_at && *replaced_at <= At(extension.from())) continue;
       layout.any = true;
       reach(to, extension.payment_key(), false, absl::Time());
+      if (extension.by_operator()) {
+        absl::Time until = to;
+        if (CutsExtension(state, extension)) {
+          until = std::min(until, At(state.internal_cancel().cancel_at()));
+        }
+        layout.promised =
+            std::max(layout.promised, std::optional<absl::Time>(until));
+      }
       continue;
     }
     const pb::FoldPayment& payment = *element.payment;
@@ -384,7 +430,9 @@ Layout LayOut(const FoldState& state) {
       shift = std::min(shift_of(from), std::max(from - At(payment.paid_at()),
                                                 absl::ZeroDuration()));
     }
+    const std::optional<absl::Time> replaced_at = ReplacedAt(state, payment);
     const auto cut = [&](absl::Time end) {
+      if (replaced_at) end = std::min(end, *replaced_at);
       return payment.has_truncated_at()
                  ? std::min(end, At(payment.truncated_at()))
                  : end;
@@ -392,6 +440,8 @@ Layout LayOut(const FoldState& state) {
     term.starts_at = At(payment.starts_at()) - shift;
     term.ends_at = payment.lifetime() ? absl::InfiniteFuture()
                                       : At(payment.ends_at()) - shift;
+    const absl::Time whole_end = term.ends_at;
+    term.replaced = replaced_at && *replaced_at < whole_end;
     if (const auto at = TakenBackAt(payment)) {
       term.taken_back = true;
       term.ends_at = std::min(term.ends_at, At(*at));
@@ -417,8 +467,10 @@ Layout LayOut(const FoldState& state) {
         reach(term.ends_at, term.payment_key, false, absl::Time());
         if (!leeway_end || term.ends_at > *leeway_end) {
           leeway_end = term.ends_at;
+          // It waits behind the whole period only.
           layout.leeway_until =
-              At(payment.has_leeway_until(), payment.leeway_until());
+              At(payment.has_leeway_until() && term.ends_at == whole_end,
+                 payment.leeway_until());
         }
       }
     }
@@ -450,6 +502,19 @@ bool CarriesState(const Fact& fact) {
     default:
       return false;
   }
+}
+
+// Whether two events of the newest instant say different things. Each is
+// judged by all it says: the same object sent again says the same.
+bool IsTie(const FoldState& state) {
+  if (state.state_facts_size() < 2) return false;
+  std::map<std::string, std::set<std::string>> said;
+  for (const pb::FoldStateFact& fact : state.state_facts()) {
+    said[fact.event_id()].insert(fact.content().SerializeAsString());
+  }
+  return std::any_of(said.begin(), said.end(), [&](const auto& event) {
+    return event.second != said.begin()->second;
+  });
 }
 
 class Stepping {
@@ -492,7 +557,7 @@ class Stepping {
       case Fact::kPlanChanged:
         return Apply(fact_.plan_changed());
       case Fact::kExtended:
-        return Extend(Micros(fact_.extended().expires_at()));
+        return Extend(Micros(fact_.extended().expires_at()), internal_);
       case Fact::kTransferred:
         s_.set_subject_id(fact_.transferred().subject_id());
         s_.set_transferred_order_at(at_);
@@ -514,22 +579,23 @@ class Stepping {
   void NoteTie() {
     if (!CarriesState(fact_)) return;
     if (s_.state_facts().empty() || s_.state_order_at() != at_) {
+      // The instant before is complete.
+      if (IsTie(s_)) s_.set_needs_reconcile(true);
       s_.set_state_order_at(at_);
       s_.clear_state_facts();
     }
-    Fact content = fact_;
-    content.clear_ordinal();
-    content.clear_order_at();
-    const std::string bytes = content.SerializeAsString();
-    for (const pb::FoldStateFact& other : s_.state_facts()) {
-      if (other.event_id() != event_id_ &&
-          other.content().SerializeAsString() != bytes) {
-        s_.set_needs_reconcile(true);
-      }
-    }
     pb::FoldStateFact& noted = *s_.add_state_facts();
     noted.set_event_id(event_id_);
-    *noted.mutable_content() = std::move(content);
+    *noted.mutable_content() = fact_;
+    noted.mutable_content()->clear_ordinal();
+    noted.mutable_content()->clear_order_at();
+  }
+
+  // It has seen all that was said before its second, but perhaps nothing of
+  // its second.
+  void SettleTies() {
+    s_.set_needs_reconcile(false);
+    if (at_ > s_.state_order_at()) s_.clear_state_facts();
   }
 
   void Apply(const pb::Created& created) {
@@ -551,9 +617,7 @@ class Stepping {
   }
 
   void Apply(const pb::Snapshot& snapshot) {
-    if (snapshot.read_back() && at_ > s_.state_order_at()) {
-      s_.set_needs_reconcile(false);
-    }
+    if (snapshot.read_back()) SettleTies();
     const std::string& state = snapshot.provider_state();
     if (s_.plan().name().empty()) {
       NameFirstPlan();
@@ -669,7 +733,9 @@ class Stepping {
       s_.clear_provider_pause_at();
     }
     s_.set_resumed_order_at(at_);
-    if (resumed.has_expires_at()) Extend(Micros(resumed.expires_at()));
+    if (resumed.has_expires_at()) {
+      Extend(Micros(resumed.expires_at()), /*by_operator=*/false);
+    }
   }
 
   void Apply(const pb::Revoked& revoked) {
@@ -704,6 +770,7 @@ class Stepping {
       // The same payment told again: it counts once, under all its names.
       AddAliases(paid, *known);
       ClaimStrayRefunds(*known);
+      Replace(paid, known->payment_key(), known->starts_at());
       return;
     }
     const int64_t from = Micros(paid.period_starts_at());
@@ -730,6 +797,7 @@ class Stepping {
     if (!s_.has_starts_at() || from < s_.starts_at()) s_.set_starts_at(from);
     if (!s_.has_anchor_at() || from < s_.anchor_at()) s_.set_anchor_at(from);
 
+    Replace(paid, paid.payment_key(), from);
     const std::optional<absl::Time> end_before = LayOut(s_).paid_end;
     pb::FoldPayment& payment = *s_.add_payments();
     payment.set_payment_key(paid.payment_key());
@@ -784,6 +852,19 @@ class Stepping {
     }
   }
 
+  // `by` is the key under which the payment is known. The replaced one may
+  // still be to come.
+  void Replace(const pb::Paid& paid, const std::string& by, int64_t at) {
+    if (paid.replaces().empty()) return;
+    for (const pb::FoldReplacement& known : s_.replacements()) {
+      if (known.by() == by && known.payment_key() == paid.replaces()) return;
+    }
+    pb::FoldReplacement& replacement = *s_.add_replacements();
+    replacement.set_payment_key(paid.replaces());
+    replacement.set_at(at);
+    replacement.set_by(by);
+  }
+
   // Forgets the end at `end`, and with it the time that it had cut off.
   void BeginAnew(int64_t end) {
     for (pb::FoldPayment& payment : *s_.mutable_payments()) {
@@ -792,8 +873,15 @@ class Stepping {
       }
     }
     for (pb::FoldExtension& extension : *s_.mutable_extensions()) {
-      if (!extension.has_truncated_at() || end < extension.truncated_at()) {
-        extension.set_truncated_at(end);
+      int64_t extension_end = end;
+      if (extension.by_operator()) {
+        // Only an operator's own end had cut it.
+        if (!CutsExtension(s_, extension)) continue;
+        extension_end = s_.internal_cancel().cancel_at();
+      }
+      if (!extension.has_truncated_at() ||
+          extension_end < extension.truncated_at()) {
+        extension.set_truncated_at(extension_end);
       }
     }
     if (s_.has_trial_ends_at()) {
@@ -985,19 +1073,36 @@ class Stepping {
     if (!closed.lost()) return;
     s_.set_row_revoked(true);
     s_.set_revoked_order_at(at_);
+    // The money is gone. The access is the row's revocation to take, so that an
+    // operator can give it back.
+    pb::Refunded refunded;
+    refunded.set_payment_key(closed.payment_key());
+    refunded.set_refund_key(
+        absl::StrCat("dispute/", CanonicalKey(closed.payment_key())));
+    refunded.set_full(true);
+    refunded.set_keeps_access(true);
+    Apply(refunded);
   }
 
   // ---- time added, plan ----
 
-  void Extend(int64_t to) {
+  void Extend(int64_t to, bool by_operator) {
     const Layout layout = LayOut(s_);
-    if (layout.lifetime) return;
+    if (layout.lifetime && !by_operator) return;
     std::optional<int64_t> end;
     if (layout.end) end = Micros(*layout.end);
     std::string key = layout.end_taken_back ? "" : layout.end_key;
     if (s_.has_trial_ends_at() && (!end || *end < s_.trial_ends_at())) {
       end = s_.trial_ends_at();
       key.clear();
+    }
+    if (by_operator) {
+      // From where it ends as things are, whoever has said so.
+      const Subscription row = Project(s_).subscription;
+      if (row.lifetime) return;
+      end = row.expires_at
+                ? std::optional<int64_t>(absl::ToUnixMicros(*row.expires_at))
+                : std::nullopt;
     }
     if (end && to <= *end) return;
     if (!s_.has_starts_at()) s_.set_starts_at(std::min(at_, to - 1));
@@ -1007,6 +1112,8 @@ class Stepping {
     extension.set_from(from);
     extension.set_to(to);
     extension.set_payment_key(key);
+    extension.set_by_operator(by_operator);
+    extension.set_order_at(at_);
   }
 
   // A scheduled plan whose instant lies before this fact is in force.
@@ -1179,6 +1286,7 @@ absl::Status Step(const OrderedFact& fact, FoldState& state) {
   state.mutable_last()->set_rank(fact.order.rank);
   state.mutable_last()->set_event_id(fact.order.event_id);
   state.mutable_last()->set_ordinal(fact.order.ordinal);
+  state.set_fact_count(state.fact_count() + 1);
   return absl::OkStatus();
 }
 
@@ -1217,6 +1325,7 @@ Projection Project(const FoldState& s) {
   when.transferred = At(s.transferred_order_at());
   when.past_due = At(s.past_due_order_at());
   when.recovered = At(s.recovered_order_at());
+  when.facts = s.fact_count();
 
   Subscription& out = projection.subscription;
   out.starts_at = At(s.has_starts_at(), s.starts_at());
@@ -1241,7 +1350,7 @@ Projection Project(const FoldState& s) {
   if (!projection.plans.empty()) {
     projection.plans.front().from = absl::InfinitePast();
   }
-  out.needs_reconcile = s.needs_reconcile();
+  out.needs_reconcile = s.needs_reconcile() || IsTie(s);
   out.grace_period_ends_at =
       At(s.has_grace_period_ends_at(), s.grace_period_ends_at());
   out.leeway_until = layout.leeway_until;
@@ -1304,6 +1413,13 @@ Projection Project(const FoldState& s) {
   if (out.lifetime && cut) out.lifetime = false;
   if (layout.lifetime && cut) end = cut;
   if (end && cut) end = std::min(*end, *cut);
+  if (layout.promised) {
+    const auto promised = Earlier(layout.promised, internal_ended);
+    // What was taken back behind it is not what ends it.
+    if (end <= promised) taken_back = false;
+    end = std::max(end, promised);
+    if (out.cancel_at) out.cancel_at = std::max(out.cancel_at, promised);
+  }
   if (out.lifetime) end.reset();
 
   std::optional<absl::Time> pause;
@@ -1314,6 +1430,9 @@ Projection Project(const FoldState& s) {
   for (const pb::FoldDispute& dispute : s.disputes()) {
     if (dispute.suspends()) pause = Earlier(pause, At(dispute.order_at()));
   }
+
+  // What has ended is no longer paused from its end on.
+  if (ended && pause && end && *pause >= *end) pause.reset();
 
   const bool never =
       end ? *end <= *out.starts_at : !out.lifetime && (ended || internal_ended);

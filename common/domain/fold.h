@@ -77,6 +77,8 @@ struct PaidTerm {
   bool stacked = false;
   // Refunded in full or revoked.
   bool taken_back = false;
+  // Another payment took over what was left of it. No money went back.
+  bool replaced = false;
   // Granted by an operator: no money moved.
   bool internal = false;
   int64_t amount_minor = 0;
@@ -109,6 +111,9 @@ struct Occurrences {
   absl::Time transferred;
   absl::Time past_due;
   absl::Time recovered;
+  // How many facts are known. Tells apart what a late fact makes true again
+  // from what was told when it was true for the first time.
+  int64_t facts = 0;
 
   friend bool operator==(const Occurrences&, const Occurrences&) = default;
 };

@@ -133,6 +133,46 @@ TEST(FoldCases, C009_TwoPlansInOneSecondAreFlaggedUntilTheReadBack) {
   EXPECT_EQ(settled.plan, "a");
 }
 
+// Regression: facts of one second are taken by their rank, so that an event
+// that was sent again under another id met only half of the first one.
+TEST(FoldCases, C009_AnEventWithTwoFactsSentAgainIsNoTie) {
+  const auto event = [](const std::string& id, const std::string& plan,
+                        bool also_canceled) {
+    std::vector<OrderedFact> facts = {Ordered(id, PlanChanged(Day(7), plan))};
+    Fact cancel = CancelScheduled(Day(7), Day(30));
+    cancel.set_ordinal(1);
+    if (also_canceled) facts.push_back(Ordered(id, cancel));
+    return facts;
+  };
+  const auto folded = [](const std::vector<std::vector<OrderedFact>>& events,
+                         std::optional<Fact> then = std::nullopt) {
+    std::vector<OrderedFact> facts = {
+        Ordered("evt_0", Paid(Day(0), "in_1", Day(0), Day(30)))};
+    for (const auto& each : events) {
+      facts.insert(facts.end(), each.begin(), each.end());
+    }
+    if (then) facts.push_back(Ordered("then", *then));
+    const Subscription s = Folded(facts);
+    // Step by step, as the facts of one event come after the other.
+    std::reverse(facts.begin(), facts.end());
+    EXPECT_EQ(Folded(facts), s);
+    return s.needs_reconcile;
+  };
+  EXPECT_FALSE(folded({event("a", "pro", true), event("b", "pro", true)}));
+  EXPECT_FALSE(folded({event("b", "pro", true), event("a", "pro", true),
+                       event("c", "pro", true)}));
+  // One says more than the other, or something else.
+  EXPECT_TRUE(folded({event("a", "pro", true), event("b", "pro", false)}));
+  EXPECT_TRUE(folded({event("a", "pro", true), event("b", "max", true)}));
+  // It stays a tie in the next second, until somebody reads back.
+  const auto tied = [&](const Fact& then) {
+    return folded({event("a", "pro", true), event("b", "max", true)}, then);
+  };
+  EXPECT_TRUE(tied(CancelReverted(Day(8))));
+  EXPECT_TRUE(tied(Snapshot(Day(7), "active")));
+  EXPECT_FALSE(tied(Snapshot(Day(8), "active")));
+}
+
 TEST(FoldCases, C051_AccessThroughGraceToItsExactEnd) {
   Facts facts = {Paid(Day(0), "in_1", Day(0), Day(30)),
                  Failed(Day(30), "in_2", Day(33)),
@@ -397,6 +437,95 @@ TEST(FoldCases, C068_AProvidersEndDuringAnOperatorsNoticeKeepsThePaidTime) {
   EXPECT_TRUE(EndsAt(Facts{facts[0], facts[2]}, Day(6)));
 }
 
+TEST(FoldCases, C068_AnOperatorsExtensionHoldsWhateverTheProviderSays) {
+  const Fact paid = Paid(Day(0), "in_1", Day(0), Day(30));
+  const Fact extended = Extended(Day(12), Day(20));
+  for (const Fact& end : {Ended(Day(10), Day(10)), Snapshot(Day(10), "ended"),
+                          CancelScheduled(Day(10), Day(10))}) {
+    const Facts before = {paid, end, extended};
+    EXPECT_TRUE(EndsAt(before, Day(20)));
+    EXPECT_EQ(Lapse(Folded(before), Day(12)).status, Status::kActive);
+    ExpectOneRowInAllOrders(before);
+    // Told once more, it ends no earlier.
+    Fact again = end;
+    *again.mutable_order_at() = ToProto(Day(15));
+    EXPECT_TRUE(EndsAt(Facts{paid, end, extended, again}, Day(20)));
+    // First told after the extension.
+    EXPECT_TRUE(EndsAt(Facts{paid, Extended(Day(5), Day(40)), again}, Day(40)));
+  }
+  // A trial and what never began.
+  EXPECT_TRUE(EndsAt(Facts{Created(Day(0), Day(0), Day(14)),
+                           Ended(Day(10), Day(10)), extended},
+                     Day(20)));
+  EXPECT_TRUE(
+      EndsAt(Facts{Created(Day(0), Day(0)), Ended(Day(1), Day(1)), extended},
+             Day(20)));
+  // The row says when it really ends.
+  EXPECT_THAT(Folded(Facts{paid, CancelScheduled(Day(10), Day(10)), extended})
+                  .cancel_at,
+              Optional(Eq(Day(20))));
+  // What is bought behind the provider's end does not cut it either.
+  EXPECT_TRUE(
+      EndsAt(Facts{paid, Ended(Day(10), Day(10)), Extended(Day(12), Day(40)),
+                   Paid(Day(15), "in_2", Day(15), Day(18))},
+             Day(40)));
+  // Nor what the provider takes back from a later instant on.
+  EXPECT_TRUE(EndsAt(Facts{paid, Revoked(Day(3), Day(15)),
+                           Ended(Day(4), Day(5)), Extended(Day(6), Day(10))},
+                     Day(10)));
+  // Nor is an earlier end than the present one any news.
+  EXPECT_EQ(Folded(Facts{paid, Extended(Day(12), Day(30))}), Folded({paid}));
+  // A provider's own word of more time is worth what its end is.
+  Fact by_provider = Extended(Day(5), Day(40));
+  by_provider.set_layer(subscription::v1::FACT_LAYER_PROVIDER);
+  EXPECT_TRUE(
+      EndsAt(Facts{paid, by_provider, Ended(Day(10), Day(10))}, Day(10)));
+}
+
+TEST(FoldCases, C068_AnOperatorCanCutAnExtension) {
+  const Fact paid = Paid(Day(0), "in_1", Day(0), Day(30));
+  const Fact extended = Extended(Day(5), Day(40));
+  EXPECT_TRUE(EndsAt(Facts{paid, extended, CanceledByOperator(Day(6), Day(35))},
+                     Day(35)));
+  EXPECT_TRUE(EndsAt(Facts{paid, CanceledByOperator(Day(4), Day(20)), extended},
+                     Day(40)));
+  // Said in one second: the cancellation has the later rank.
+  EXPECT_TRUE(EndsAt(Facts{paid, CanceledByOperator(Day(5), Day(35)), extended},
+                     Day(35)));
+  EXPECT_TRUE(EndsAt(Facts{paid, extended, CanceledByOperator(Day(6), Day(35)),
+                           Extended(Day(7), Day(37))},
+                     Day(37)));
+  EXPECT_TRUE(EndsAt(Facts{paid, extended, CanceledByOperator(Day(6), Day(35)),
+                           ByOperator(CancelReverted(Day(7)))},
+                     Day(40)));
+  // At the end of what there is.
+  EXPECT_TRUE(
+      EndsAt(Facts{paid, extended, CanceledByOperator(Day(6))}, Day(40)));
+  const Facts ended = {paid, extended, ByOperator(Ended(Day(6), Day(6)))};
+  EXPECT_FALSE(HasAccess(ended, Day(6)));
+  EXPECT_FALSE(
+      HasAccess(Facts{paid, extended, ByOperator(Revoked(Day(6)))}, Day(6)));
+  // What cut it goes on to do so when something is bought behind it.
+  EXPECT_TRUE(EndsAt(
+      Facts{paid, extended, CanceledByOperator(Day(6), Day(35)),
+            Ended(Day(8), Day(8)), Paid(Day(9), "in_2", Day(9), Day(12))},
+      Day(35)));
+}
+
+TEST(FoldCases, C057_AnExtensionAfterTheRefundGivesAccessAgain) {
+  const Facts refunded = {Paid(Day(0), "in_1", Day(0), Day(30)),
+                          Refunded(Day(10), "in_1", "re_1"),
+                          Extended(Day(12), Day(20))};
+  EXPECT_TRUE(EndsAt(refunded, Day(20)));
+  EXPECT_EQ(Folded(refunded).status, Status::kActive);
+  EXPECT_EQ(Projected(refunded).terms[0].refunded_minor, 900);
+  ExpectOneRowInAllOrders(refunded);
+  // One that was given before goes with what it lengthened.
+  EXPECT_EQ(
+      Folded(Facts{refunded[0], refunded[1], Extended(Day(5), Day(40))}).status,
+      Status::kRevoked);
+}
+
 TEST(FoldCases, C069_NoDateIsNoLifetime) {
   for (const Facts& facts :
        {Facts{Created(Day(0), Day(0)), Snapshot(Day(1), "active")},
@@ -475,12 +604,97 @@ TEST(FoldCases, C062_ADisputeSuspendsAndIsWonLostOrLifted) {
   EXPECT_EQ(Folded(lost).status, Status::kRevoked);
   EXPECT_FALSE(HasAccess(lost, Day(9)));
   ExpectOneRowInAllOrders(lost);
+  EXPECT_EQ(Projected(lost).terms[0].refunded_minor, 900);
+  EXPECT_FALSE(Projected(lost).terms[0].taken_back);
   lost.push_back(ByOperator(Resumed(Day(10))));
   EXPECT_TRUE(EndsAt(lost, Day(30)));
+  // The access came back and the money did not.
+  EXPECT_EQ(Projected(lost).terms[0].refunded_minor, 900);
+  // Told twice and by another name, it is lost once; with a part refunded
+  // before, nothing more than was paid is.
+  EXPECT_EQ(Projected(Facts{Aliased(paid, "ch_1"),
+                            Refunded(Day(2), "in_1", "re_1", 300), opened,
+                            DisputeClosed(Day(8), "in_1", /*lost=*/true),
+                            DisputeClosed(Day(9), "ch_1", /*lost=*/true)})
+                .terms[0]
+                .refunded_minor,
+            900);
+  // Of a payment that nobody told of, there is nothing to count.
+  const Facts unknown = {paid, DisputeClosed(Day(8), "in_9", /*lost=*/true),
+                         ByOperator(Resumed(Day(10)))};
+  EXPECT_TRUE(EndsAt(unknown, Day(30)));
+  EXPECT_EQ(Projected(unknown).terms[0].refunded_minor, 0);
   // Regression: an inquiry that grew into a dispute suspended nothing.
   EXPECT_TRUE(EndsAt(
       Facts{paid, DisputeOpened(Day(4), "in_1", /*suspends=*/false), opened},
       Day(5)));
+}
+
+// ---- an upgrade in mid-period ----
+
+TEST(FoldCases, C063_APaymentThatReplacesAnotherTakesOverItsRest) {
+  const Fact year =
+      Aliased(Paid(Day(0), "tx_1", Day(0), Day(365), Day(366)), "order_1");
+  const Fact month = Replacing(
+      OnPlan(Paid(Day(10), "tx_2", Day(10), Day(40), Day(41)), "max"), "tx_1");
+  Facts facts = {year, month};
+  EXPECT_TRUE(EndsAt(facts, Day(41)));
+  Projection folded = Projected(facts);
+  EXPECT_EQ(folded.subscription.expires_at, Day(40));
+  EXPECT_EQ(folded.subscription.status, Status::kActive);
+  EXPECT_EQ(folded.subscription.plan, "max");
+  ASSERT_EQ(folded.terms.size(), 2u);
+  EXPECT_EQ(folded.terms[0].ends_at, Day(10));
+  EXPECT_TRUE(folded.terms[0].replaced);
+  EXPECT_FALSE(folded.terms[0].taken_back);
+  EXPECT_EQ(folded.terms[0].refunded_minor, 0);
+  EXPECT_EQ(folded.terms[1].starts_at, Day(10));
+  EXPECT_FALSE(folded.terms[1].replaced);
+  // By another of its names, and told again, it is the same.
+  Facts by_alias = {year, Replacing(month, "order_1"), month,
+                    Failed(Day(39), "tx_3")};
+  EXPECT_EQ(Projected(by_alias).terms, folded.terms);
+  ExpectOneRowInAllOrders(by_alias);
+  // The replacement is told of before the payment that it replaces.
+  Fact late = year;
+  *late.mutable_order_at() = ToProto(Day(11));
+  EXPECT_EQ(Projected(Facts{late, month}).terms, folded.terms);
+  // It replaces nothing, or itself.
+  EXPECT_FALSE(
+      Projected(Facts{year, Replacing(month, "tx_9")}).terms[0].replaced);
+  EXPECT_TRUE(EndsAt(Facts{Replacing(year, "order_1")}, Day(366)));
+  // A need for grace ends with it, though the end is no later than before.
+  EXPECT_EQ(Folded(Facts{year, Failed(Day(5), "tx_3", Day(8)), month}).status,
+            Status::kActive);
+  // The money of the first is given back afterwards: nothing else changes.
+  Facts refunded = facts;
+  refunded.push_back(Refunded(Day(11), "tx_1", "re_1"));
+  EXPECT_TRUE(EndsAt(refunded, Day(41)));
+  // Nor does it come back when the second is refunded.
+  refunded = facts;
+  refunded.push_back(Refunded(Day(20), "tx_2", "re_1"));
+  EXPECT_FALSE(HasAccess(refunded, Day(20)));
+  EXPECT_EQ(Folded(refunded).status, Status::kRevoked);
+}
+
+TEST(FoldCases, C063_AReplacedPaymentMovesNothingAndTakesOnlyTheProvidersTime) {
+  Fact by_provider = Extended(Day(2), Day(37));
+  by_provider.set_layer(subscription::v1::FACT_LAYER_PROVIDER);
+  const Fact paid = Paid(Day(0), "tx_1", Day(0), Day(30));
+  const Fact upgrade =
+      Replacing(Paid(Day(10), "tx_2", Day(10), Day(35)), "tx_1");
+  EXPECT_TRUE(EndsAt(Facts{paid, by_provider, upgrade}, Day(35)));
+  EXPECT_TRUE(EndsAt(Facts{paid, Extended(Day(2), Day(37)), upgrade}, Day(37)));
+  // Terms behind it stay where they were bought.
+  const Facts stacked = {
+      Stacked(paid), Stacked(Paid(Day(1), "tx_3", Day(30), Day(60))),
+      Replacing(Paid(Day(10), "tx_2", Day(10), Day(20)), "tx_1")};
+  EXPECT_EQ(Projected(stacked).terms[2].starts_at, Day(30));
+  EXPECT_TRUE(EndsAt(stacked, Day(60)));
+  ExpectOneRowInAllOrders(stacked);
+  // A lifetime can be replaced too.
+  EXPECT_TRUE(
+      EndsAt(Facts{LifetimePaid(Day(0), "tx_1", Day(0)), upgrade}, Day(35)));
 }
 
 // Prepaid orders: one, two and three stacked months.
@@ -571,6 +785,15 @@ TEST(FoldCases, S4_3_AnExtensionOfMovedTermsAddsAllItsTime) {
 
 // Regression: a term taken back before it began made the row REVOKED and ended
 // there, over a term that was paid and a gap that was not.
+// Regression: an extension of a term that had moved left moved once more.
+TEST(FoldCases, S4_3_AnExtensionGivenAfterTheMoveStaysWhereItWasGiven) {
+  EXPECT_TRUE(EndsAt(Facts{Paid(Day(0), "in_1", Day(0), Day(30)),
+                           Refunded(Day(2), "in_1", "re_1"),
+                           Stacked(Paid(Day(1), "o_2", Day(35), Day(37))),
+                           Extended(Day(4), Day(20))},
+                     Day(20)));
+}
+
 TEST(FoldCases, C059_ATermTakenBackBeforeItBeganLeavesTheOthers) {
   const Fact month = Paid(Day(0), "in_1", Day(0), Day(30));
   const Fact ahead = Paid(Day(1), "in_2", Day(40), Day(70));
@@ -638,6 +861,33 @@ TEST(FoldCases, C065_PausedByTheProvidersStateIsPausedNow) {
                      Day(5)));
 }
 
+// Providers pause at the end of a period or of a trial.
+TEST(FoldCases, C065_APauseAtTheVeryEndIsAPause) {
+  for (const Fact& begun : {Paid(Day(0), "in_1", Day(0), Day(30)),
+                            Created(Day(0), Day(0), Day(30))}) {
+    const Facts facts = {begun, Paused(Day(5), Day(30))};
+    EXPECT_TRUE(EndsAt(facts, Day(30)));
+    EXPECT_TRUE(IsLive(Lapse(Folded(facts), Day(30) - kTick).status));
+    EXPECT_EQ(Lapse(Folded(facts), Day(30)).status, Status::kPaused);
+    EXPECT_EQ(Lapse(Folded(facts), Day(400)).status, Status::kPaused);
+    // One tick later it has ended before.
+    EXPECT_EQ(
+        Lapse(Folded(Facts{begun, Paused(Day(5), Day(30) + kTick)}), Day(31))
+            .status,
+        Status::kExpired);
+    // Until it is ended for good, which no resumption precedes.
+    Row row;
+    row.Move(Projected(facts), Day(29));
+    row.Move(Projected(facts), Day(30));
+    Facts ended = facts;
+    ended.push_back(Ended(Day(35), Day(35)));
+    row.Move(Projected(ended), Day(35));
+    EXPECT_EQ(row.state->subscription.status, Status::kExpired);
+    EXPECT_THAT(row.Types(),
+                ElementsAre("created", "activated", "paused", "expired"));
+  }
+}
+
 // ---- what is announced ----
 
 std::vector<std::string> Told(const Facts& facts) {
@@ -669,6 +919,73 @@ TEST(FoldCases, R6_WhatHappensAgainIsToldAgain) {
       Told({paid, Paused(Day(3)), ByOperator(Revoked(Day(4))),
             ByOperator(Resumed(Day(5)))}),
       ElementsAre("created", "activated", "paused", "revoked", "paused"));
+}
+
+// The payment that had ended the need turns out not to have been the one.
+TEST(FoldCases, R6_ARecoveryThatALateFactUndoesIsTold) {
+  Row row;
+  Facts facts = {Paid(Day(0), "in_1", Day(0), Day(30)),
+                 Failed(Day(30), "in_2", Day(33))};
+  const std::vector<OrderedFact> first = Events(facts);
+  row.Move(Projected(first), Day(30));
+  std::vector<OrderedFact> all = first;
+  all.push_back(Ordered("c", Paid(Day(31), "in_3", Day(30), Day(60))));
+  row.Move(Projected(all), Day(31));
+  EXPECT_EQ(row.state->subscription.status, Status::kActive);
+  all.push_back(Ordered("d", Paid(Day(29), "in_4", Day(30), Day(90))));
+  row.Move(Projected(all), Day(32));
+  EXPECT_EQ(row.state->subscription.status, Status::kPastDue);
+  EXPECT_THAT(row.Types(), ElementsAre("created", "activated", "past_due",
+                                       "entered_grace", "renewed", "recovered",
+                                       "renewed", "past_due", "entered_grace"));
+  EXPECT_TRUE(row.Move(Projected(all), Day(32)).events.empty());
+}
+
+TEST(FoldCases, R6_ALowerEndIsToldToWhoeverKeepsTheOldOne) {
+  const Fact paid = Paid(Day(0), "in_1", Day(0), Day(30));
+  const auto last = [](const Facts& facts) {
+    Row row;
+    Facts arrived;
+    for (const Fact& fact : facts) {
+      arrived.push_back(fact);
+      row.Move(Projected(arrived), *FromProto("order_at", fact.order_at()));
+    }
+    return row.events.back();
+  };
+  // Ended for an instant to come, twice.
+  DomainEvent event = last({paid, Ended(Day(5), Day(20))});
+  EXPECT_EQ(event.type, "subscription.shortened");
+  EXPECT_EQ(event.old_access_until, Day(30));
+  EXPECT_EQ(event.access_until, Day(20));
+  EXPECT_THAT(Told({paid, Ended(Day(5), Day(20)), Snapshot(Day(6), "active"),
+                    Ended(Day(7), Day(20))}),
+              ElementsAre("created", "activated", "shortened", "extended",
+                          "shortened"));
+  // Replaced by a shorter period.
+  event = last({Paid(Day(0), "tx_1", Day(0), Day(365)),
+                Replacing(Paid(Day(10), "tx_2", Day(10), Day(40)), "tx_1")});
+  EXPECT_EQ(event.type, "subscription.shortened");
+  EXPECT_EQ(event.old_access_until, Day(365));
+  EXPECT_EQ(event.access_until, Day(40));
+  // No more than a monthly is left of a lifetime.
+  EXPECT_THAT(
+      Told({paid, LifetimePaid(Day(1), "in_2", Day(1)),
+            Refunded(Day(2), "in_2", "re_1")}),
+      ElementsAre("created", "activated", "renewed", "shortened", "refunded"));
+  // What is told by its own event is told once.
+  EXPECT_THAT(Told({paid, CancelScheduled(Day(5), Day(20))}),
+              ElementsAre("created", "activated", "cancel_scheduled"));
+  EXPECT_THAT(Told({paid, Ended(Day(5), Day(5))}),
+              ElementsAre("created", "activated", "expired"));
+}
+
+// Regression: a lost dispute revoked, and its money was counted as ours.
+TEST(FoldCases, R6_ALostDisputeIsARefundAndARevocation) {
+  EXPECT_THAT(
+      Told({Paid(Day(0), "in_1", Day(0), Day(30)),
+            DisputeClosed(Day(5), "in_1", /*lost=*/true),
+            ByOperator(Resumed(Day(6)))}),
+      ElementsAre("created", "activated", "refunded", "revoked", "activated"));
 }
 
 // Regression: a row that was paused when it came back kept the number of an

@@ -123,17 +123,24 @@ class Author {
       }
       last_at_ = at_;
       history.facts.push_back(Ordered(event_id_, fact));
+      if (random_.Chance(5)) SendAgain(history);
     }
     Deliver(history);
     return history;
   }
 
  private:
-  struct Known {
-    std::string key;
-    absl::Time from;
-    absl::Time to;
-  };
+  // The newest event once more, under another id; now and then half of it.
+  void SendAgain(History& history) {
+    const size_t count = history.facts.size();
+    const std::string again = absl::StrCat(event_id_, "_again_", count);
+    for (size_t i = 0; i < count; ++i) {
+      const OrderedFact& fact = history.facts[i];
+      if (fact.order.event_id != event_id_ || random_.Chance(10)) continue;
+      OrderedFact copy = Ordered(again, fact.fact);
+      history.facts.push_back(std::move(copy));
+    }
+  }
 
   void PassTime() {
     switch (random_.Below(10)) {
@@ -272,6 +279,8 @@ class Author {
     }
     if (random_.Chance(50)) paid.add_aliases(absl::StrCat("ch_", serial_));
     paid.set_amount_minor(random_.Chance(6) ? 0 : 900);
+    // In mid-period, or from where the other one begins or ends.
+    if (random_.Chance(12)) paid.set_replaces(PaymentName());
     fact.set_layer(random_.Chance(12) ? subscription::v1::FACT_LAYER_INTERNAL
                    : random_.Chance(50)
                        ? subscription::v1::FACT_LAYER_MONEY
@@ -711,6 +720,12 @@ TEST(FoldProperty, R5_AllOrdersOfHandWrittenLivesGiveOneRow) {
        PlanChanged(Day(2), "pro"),
        OnPlan(Paid(Day(30), "in_2", Day(30), Day(60)), "basic"),
        Transferred(Day(3), 7), PlanChanged(Day(31), "max", Day(60))},
+      // An upgrade, told before what it replaces, extended and downgraded.
+      {Aliased(Paid(Day(0), "in_1", Day(0), Day(90), leeway), "ch_1"),
+       Replacing(Paid(Day(0), "in_2", Day(5), Day(35)), "ch_1"),
+       Extended(Day(6), Day(40)), Ended(Day(7), Day(8)),
+       ByOperator(CancelScheduled(Day(9), Day(37))),
+       Paid(Day(10), "in_3", Day(10), Day(12))},
       // Disputes against a payment that is known by another name.
       {Paid(Day(0), "in_1", Day(0), Day(30)),
        DisputeOpened(Day(3), "in_1", true), DisputeClosed(Day(9), "in_1", true),
@@ -769,6 +784,54 @@ class Naive {
   bool TakenBack(const std::string& key) const {
     for (const Payment& payment : payments_) {
       if (payment.names.contains(key)) return RefundedInFull(payment);
+    }
+    return false;
+  }
+
+  // Where another payment took over what was left of it.
+  std::optional<absl::Time> ReplacedAt(const std::string& key) const {
+    for (const Payment& payment : payments_) {
+      if (payment.names.contains(key)) return ReplacedAt(payment);
+    }
+    return std::nullopt;
+  }
+
+  // Whether a dispute about the payment was lost.
+  bool Lost(const std::string& key) const {
+    for (const Payment& payment : payments_) {
+      if (!payment.names.contains(key)) continue;
+      for (const OrderedFact& ordered : facts_) {
+        const auto& closed = ordered.fact.dispute_closed();
+        if (closed.lost() && payment.names.contains(closed.payment_key())) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
+  // Two events of one instant said different things, and nobody has read back
+  // since.
+  bool NeedsReconcile() const {
+    std::map<absl::Time, std::map<std::string, std::set<std::string>>> said;
+    absl::Time read_back = absl::InfinitePast();
+    for (const OrderedFact& ordered : facts_) {
+      Fact fact = ordered.fact;
+      if (fact.layer() != subscription::v1::FACT_LAYER_PROVIDER) continue;
+      if (fact.has_snapshot() && fact.snapshot().read_back()) {
+        read_back = std::max(read_back, ordered.order.order_at);
+      } else if (fact.has_snapshot() || fact.has_cancel_scheduled() ||
+                 fact.has_cancel_reverted() || fact.has_paused() ||
+                 fact.has_resumed() || fact.has_plan_changed()) {
+        fact.clear_ordinal();
+        said[ordered.order.order_at][ordered.order.event_id].insert(
+            fact.SerializeAsString());
+      }
+    }
+    for (const auto& [at, events] : said) {
+      std::set<std::set<std::string>> different;
+      for (const auto& [id, contents] : events) different.insert(contents);
+      if (different.size() > 1 && at >= read_back) return true;
     }
     return false;
   }
@@ -835,6 +898,37 @@ class Naive {
     return false;
   }
 
+  std::optional<absl::Time> ReplacedAt(const Payment& payment) const {
+    std::optional<absl::Time> at;
+    for (const OrderedFact& ordered : facts_) {
+      const std::string& replaced = ordered.fact.paid().replaces();
+      if (replaced.empty() || !payment.names.contains(replaced)) continue;
+      for (const Payment& by : payments_) {
+        if (&by == &payment ||
+            !by.names.contains(ordered.fact.paid().payment_key())) {
+          continue;
+        }
+        const absl::Time from = Time(by.told->period_starts_at());
+        if (!at || from < *at) at = from;
+      }
+    }
+    return at;
+  }
+
+  // Until when an operator's extension holds whatever the provider says, if
+  // that is behind `at`.
+  bool PromisedBehind(absl::Time at) const {
+    bool promised = false;
+    for (const OrderedFact& ordered : facts_) {
+      const Fact& fact = ordered.fact;
+      if (!IsInternal(fact)) continue;
+      if (fact.has_extended() && Time(fact.extended().expires_at()) > at) {
+        promised = true;
+      }
+    }
+    return promised;
+  }
+
   // A bound for where a payment's time ends.
   absl::Time Reach(const Payment& payment) const {
     absl::Time reach = absl::InfiniteFuture();
@@ -862,6 +956,7 @@ class Naive {
       }
     }
     if (RefundedInFull(payment)) reach = std::min(reach, last_refund);
+    if (const auto at = ReplacedAt(payment)) reach = std::min(reach, *at);
     return reach;
   }
 
@@ -930,6 +1025,7 @@ class Naive {
     std::optional<absl::Time> cancel_by_operator;
     bool ended_by_operator = false;
     bool promised_by_operator = false;
+    bool extended_after_cancel = false;
     std::map<std::string, absl::Time> disputes;
     const auto name_of = [&](const std::string& key) {
       for (const Payment& payment : payments_) {
@@ -982,7 +1078,10 @@ class Naive {
         if (fact.cancel_scheduled().has_cancel_at()) {
           slot = Time(fact.cancel_scheduled().cancel_at());
         }
+        if (internal) extended_after_cancel = false;
         promised_by_operator = promised_by_operator || internal;
+      } else if (fact.has_extended()) {
+        extended_after_cancel = extended_after_cancel || internal;
       } else if (fact.has_cancel_reverted()) {
         (internal ? cancel_by_operator : cancel).reset();
       } else if (fact.has_dispute_opened()) {
@@ -997,6 +1096,11 @@ class Naive {
     if (ended_by_operator) return true;
     // An operator's promise outlives the provider's end.
     if (promised_by_operator) ended.reset();
+    if (PromisedBehind(at)) {
+      ended.reset();
+      cancel.reset();
+      if (extended_after_cancel) cancel_by_operator.reset();
+    }
     for (const auto& limit :
          {ended, pause, cancel, pause_by_operator, cancel_by_operator}) {
       if (limit && *limit <= at) return true;
@@ -1053,7 +1157,7 @@ TEST(FoldProperty, WhatWasPaidAndNotTakenAwayIsGiven) {
     }
     const Projection projection = Projected(history.facts);
     for (const PaidTerm& term : projection.terms) {
-      if (term.taken_back) continue;
+      if (term.taken_back || term.replaced) continue;
       const auto told = std::find_if(
           history.facts.begin(), history.facts.end(), [&](const auto& fact) {
             return fact.fact.has_paid() &&
@@ -1101,6 +1205,92 @@ TEST(FoldProperty, WhatWasTakenBackStaysSo) {
         }
         return std::string();
       });
+}
+
+TEST(FoldProperty, C063_AReplacedPaymentEndsWhereItsReplacementBegins) {
+  int64_t replaced = 0;
+  ForEveryHistory("replaced, not refunded", [&](const History& history) {
+    const Naive naive(history.facts);
+    for (const PaidTerm& term : Projected(history.facts).terms) {
+      const auto at = naive.ReplacedAt(term.payment_key);
+      if (!at) {
+        REQUIRE_THAT(!term.replaced, term.payment_key);
+        continue;
+      }
+      ++replaced;
+      REQUIRE_THAT(term.ends_at <= std::max(*at, term.starts_at),
+                   term.payment_key, " at ", Text(*at));
+    }
+    return std::string();
+  });
+  EXPECT_GT(replaced, 0);
+}
+
+TEST(FoldProperty, C009_ExactlyTheTiesThatNobodyReadBackAreFlagged) {
+  ForEveryHistory("ties", [](const History& history) {
+    REQUIRE_THAT(Folded(history.facts).needs_reconcile ==
+                 Naive(history.facts).NeedsReconcile());
+    return std::string();
+  });
+}
+
+TEST(FoldProperty, C062_ALostDisputeCountsAsARefundOfAll) {
+  ForEveryHistory("lost money", [](const History& history) {
+    const Naive naive(history.facts);
+    for (const PaidTerm& term : Projected(history.facts).terms) {
+      if (!naive.Lost(term.payment_key)) continue;
+      REQUIRE_THAT(term.refunded_minor == term.amount_minor, term.payment_key);
+    }
+    return std::string();
+  });
+}
+
+// Whatever was told before, and whatever end the provider tells afterwards.
+TEST(FoldProperty, C068_AnOperatorsExtensionGivesAccessToItsInstant) {
+  int64_t seen = 0;
+  ForEveryHistory("an operator's word", [&](const History& history) {
+    absl::Time newest = absl::InfinitePast();
+    for (const OrderedFact& fact : history.facts) {
+      newest = std::max(newest, fact.order.order_at);
+    }
+    Random random(history.seed);
+    std::vector<OrderedFact> facts = history.facts;
+    const Subscription before = Folded(facts);
+    const absl::Time now = newest + absl::Seconds(1);
+    const absl::Time until = std::max(before.expires_at.value_or(now), now) +
+                             absl::Hours(random.Between(1, 72));
+    if (before.lifetime || before.starts_at.value_or(now) >= until) {
+      return std::string();
+    }
+    facts.push_back(Ordered("word", Extended(now, until)));
+    // The provider ends it, again perhaps.
+    const absl::Time end = Day(random.Between(0, 20));
+    absl::Time told = now;
+    for (int i = random.Below(3); i > 0; --i) {
+      told += absl::Hours(i);
+      Fact fact = Ended(told, end);
+      if (random.Chance(30)) fact = CancelScheduled(told, end);
+      if (random.Chance(30)) fact = Snapshot(told, "ended");
+      facts.push_back(Ordered(absl::StrCat("end_", i), fact));
+    }
+    const FoldState state = FoldedState(facts);
+    const Subscription s = Project(state).subscription;
+    if (state.row_revoked() || state.has_internal_ended_at() || s.pause_at) {
+      return std::string();
+    }
+    ++seen;
+    for (const absl::Time at :
+         {std::max(told, s.starts_at.value_or(told)), until - kTick}) {
+      if (at < told || at >= until) continue;
+      REQUIRE_THAT(HasAccess(s, at), Text(at), " ", Text(s));
+    }
+    // Grace apart, nobody gets more than was said.
+    if (told == now && !s.grace_period_ends_at && !s.leeway_until) {
+      REQUIRE_THAT(!HasAccess(s, until), Text(until), " ", Text(s));
+    }
+    return std::string();
+  });
+  EXPECT_GT(seen, 0);
 }
 
 TEST(FoldProperty, AccessNeverComesBackByTimeAlone) {
@@ -1331,8 +1521,16 @@ bool IsOver(Status status) {
 struct Receiver {
   Status status = Status::kPending;
   int episode = 0;
+  // The end that it keeps, by the events that tell of one.
+  absl::Time until = absl::InfinitePast();
 
   void Hear(const DomainEvent& event) {
+    static const auto& ends = *new std::set<std::string>{
+        "activated", "resumed",       "renewed",          "extended",
+        "past_due",  "entered_grace", "cancel_scheduled", "shortened"};
+    if (ends.contains(event.type.substr(std::string("subscription.").size()))) {
+      until = event.access_until.value_or(absl::InfiniteFuture());
+    }
     static const auto& told = *new std::map<std::string, Status>{
         {"created", Status::kPending},   {"activated", Status::kActive},
         {"resumed", Status::kActive},    {"past_due", Status::kPastDue},
@@ -1380,6 +1578,13 @@ TEST(AdvanceProperty, TheEventsAloneTellTheState) {
       REQUIRE_THAT(status == receiver.status, StatusName(status), " but told ",
                    StatusName(receiver.status), " ", Text(state->subscription),
                    "\n", log);
+      // Nobody keeps a later end than it has.
+      if (IsLive(state->subscription.status)) {
+        REQUIRE_THAT(
+            receiver.until <= state->subscription.AccessUntil().value_or(
+                                  absl::InfiniteFuture()),
+            Text(receiver.until), " ", Text(state->subscription), "\n", log);
+      }
       return std::string();
     };
     const std::vector<OrderedFact> sorted = Sorted(history.facts);
@@ -1392,6 +1597,53 @@ TEST(AdvanceProperty, TheEventsAloneTellTheState) {
       if (!failure.empty()) return failure;
     }
     return move(Day(400));
+  });
+}
+
+// Of facts that come late too, as far as they change what is true.
+TEST(AdvanceProperty, R6_PastDueAndRecoveryAreToldWheneverTheyAreTrueAgain) {
+  ForEveryHistory("past due is told", [](const History& history) {
+    std::optional<SubscriptionState> state;
+    std::vector<PaidTerm> terms;
+    std::vector<std::string> keys;
+    std::vector<OrderedFact> arrived;
+    Receiver receiver;
+    bool past_due = false;
+    for (const Arrival& arrival : history.arrivals) {
+      arrived.push_back(history.facts[arrival.fact]);
+      const Projection folded = Projected(arrived);
+      Transition transition = Advance(state, terms, folded, arrival.now);
+      NumberEvents(keys, transition);
+      for (const DomainEvent& event : transition.events) {
+        keys.push_back(event.business_key);
+        if (event.type == "subscription.past_due") past_due = true;
+        if (event.type == "subscription.recovered") past_due = false;
+        receiver.Hear(event);
+      }
+      const bool was_live = state && IsLive(state->subscription.status);
+      const bool was_past_due =
+          state && state->subscription.status == Status::kPastDue;
+      state = transition.state;
+      terms = folded.terms;
+      const Status status = state->subscription.status;
+      if (status == Status::kPastDue) {
+        REQUIRE_THAT(past_due, Text(arrival.now));
+      } else if (was_past_due &&
+                 (status == Status::kActive || status == Status::kTrialing)) {
+        REQUIRE_THAT(!past_due, Text(arrival.now));
+      }
+      if (was_live && IsLive(status)) {
+        REQUIRE_THAT(
+            receiver.until <= state->subscription.AccessUntil().value_or(
+                                  absl::InfiniteFuture()),
+            Text(arrival.now));
+      } else {
+        // What a late fact brings back may have been told before.
+        receiver.until = absl::InfinitePast();
+        past_due = status == Status::kPastDue;
+      }
+    }
+    return std::string();
   });
 }
 

@@ -113,6 +113,12 @@ inline Fact Stacked(Fact fact) {
   return fact;
 }
 
+// As the payment that takes over what is left of the one named.
+inline Fact Replacing(Fact fact, const std::string& payment) {
+  fact.mutable_paid()->set_replaces(payment);
+  return fact;
+}
+
 inline Fact LifetimePaid(absl::Time order_at, const std::string& key,
                          absl::Time from) {
   Fact fact = Paid(order_at, key, from, from + absl::Hours(1));
@@ -126,6 +132,11 @@ inline Fact LifetimePaid(absl::Time order_at, const std::string& key,
 inline Fact OnPlan(Fact fact, const std::string& plan, int64_t revision = 1) {
   fact.set_plan(plan);
   fact.set_plan_revision(revision);
+  return fact;
+}
+
+inline Fact Aliased(Fact fact, const std::string& alias) {
+  fact.mutable_paid()->add_aliases(alias);
   return fact;
 }
 

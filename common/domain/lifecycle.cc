@@ -1,6 +1,7 @@
 #include "common/domain/lifecycle.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -56,6 +57,17 @@ class Announcer {
     return transition_.events.back();
   }
 
+  bool HasTold(std::initializer_list<absl::string_view> types) const {
+    return std::any_of(
+        transition_.events.begin(), transition_.events.end(),
+        [&](const DomainEvent& event) {
+          return std::any_of(
+              types.begin(), types.end(), [&](absl::string_view type) {
+                return event.type == absl::StrCat("subscription.", type);
+              });
+        });
+  }
+
  private:
   const std::optional<absl::Time> old_access_until_;
   Transition& transition_;
@@ -81,7 +93,7 @@ Subscription Lapse(Subscription folded, absl::Time now) {
   if (!IsLive(folded.status)) return folded;
   const std::optional<absl::Time> end = folded.AccessUntil();
   if (folded.pause_at && *folded.pause_at <= now &&
-      (!end || *folded.pause_at < *end)) {
+      (!end || *folded.pause_at <= *end)) {
     folded.status = Status::kPaused;
     return folded;
   }
@@ -144,7 +156,7 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   if (!gave && was.status != Status::kPaused && gives) {
     announcer.Announce("activated", episode("activated"),
                        is.starts_at.value_or(now));
-  } else if (was.status == Status::kPaused && gives) {
+  } else if (was.status == Status::kPaused && IsLive(is.status)) {
     announcer.Announce("resumed", key("resumed", when.resumed),
                        Or(when.resumed, now));
   }
@@ -167,10 +179,11 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   if (is.status == Status::kPastDue && was.status != Status::kPastDue) {
     const absl::Time due = is.expires_at.value_or(now);
     // Of one second several can be told.
-    announcer.Announce("past_due",
-                       absl::StrCat(again("past_due", when.past_due), "/",
-                                    absl::ToUnixMicros(when.recovered)),
-                       due);
+    announcer.Announce(
+        "past_due",
+        absl::StrCat(again("past_due", when.past_due), "/",
+                     absl::ToUnixMicros(when.recovered), "/", when.facts),
+        due);
   }
   if (IsLive(is.status) && is.grace_period_ends_at &&
       !was.grace_period_ends_at) {
@@ -182,17 +195,19 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   }
   if (was.status == Status::kPastDue &&
       (is.status == Status::kActive || is.status == Status::kTrialing)) {
-    announcer.Announce("recovered",
-                       absl::StrCat(key("recovered", when.recovered), "/",
-                                    absl::ToUnixMicros(when.past_due)),
-                       now);
+    announcer.Announce(
+        "recovered",
+        absl::StrCat(key("recovered", when.recovered), "/",
+                     absl::ToUnixMicros(when.past_due), "/", when.facts),
+        now);
   }
   if (IsLive(is.status) && is.cancel_at && is.cancel_at != was.cancel_at) {
     announcer
-        .Announce("cancel_scheduled",
-                  absl::StrCat(Key("cancel_scheduled", when.cancel_scheduled),
-                               "/", absl::ToUnixMicros(*is.cancel_at)),
-                  *is.cancel_at)
+        .Announce(
+            "cancel_scheduled",
+            absl::StrCat(Key("cancel_scheduled", when.cancel_scheduled), "/",
+                         absl::ToUnixMicros(*is.cancel_at), "/", when.facts),
+            *is.cancel_at)
         .data.emplace_back("ends_at", Text(*is.cancel_at));
   }
   if (IsLive(is.status) && was.cancel_at && !is.cancel_at) {
@@ -215,6 +230,19 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   if (is.status == Status::kPaused && was.status != Status::kPaused) {
     const absl::Time at = is.pause_at.value_or(now);
     announcer.Announce("paused", again("paused", at), at);
+  }
+  if (IsLive(was.status) && IsLive(is.status) && end &&
+      (was.lifetime || was.AccessUntil() > end) &&
+      !announcer.HasTold({"renewed", "extended", "past_due", "entered_grace",
+                          "cancel_scheduled"})) {
+    // Whoever keeps the end that was told before has to hear of this one.
+    const std::string old_end =
+        was.lifetime ? "never"
+                     : absl::StrCat(absl::ToUnixMicros(*was.AccessUntil()));
+    announcer.Announce(
+        "shortened",
+        absl::StrCat(key("shortened", *end), "/", old_end, "/", when.facts),
+        now);
   }
   for (const PaidTerm& term : projection.terms) {
     const int64_t refunded = RefundedBefore(terms_before, term.payment_key);

@@ -102,6 +102,15 @@ const std::vector<Telling>& Tellings() {
          return Paid(now, "in_2", from, from + 30 * kDay,
                      from + 30 * kDay + absl::Hours(3));
        }},
+      {"PAID, replacing",
+       "30 days from today on were paid, and take over what was left of the "
+       "first payment (an upgrade).",
+       [](S, T now) {
+         return Replacing(OnPlan(Paid(now, "in_2", now, now + 30 * kDay,
+                                      now + 30 * kDay + absl::Hours(3)),
+                                 "pro"),
+                          "in_1");
+       }},
       {"PAYMENT_FAILED", "A charge failed, and the plan gives 3 days of grace.",
        [](S, T now) { return Failed(now, "in_2", now + 3 * kDay); }},
       {"CANCEL_SCHEDULED", "It will end with what was paid.",
@@ -112,6 +121,8 @@ const std::vector<Telling>& Tellings() {
        [](S, T now) { return Ended(now, now); }},
       {"ENDED, operator", "An operator ended it today.",
        [](S, T now) { return ByOperator(Ended(now, now)); }},
+      {"ENDED, provider, later", "The provider says that it ends in 5 days.",
+       [](S, T now) { return Ended(now, now + 5 * kDay); }},
       {"PAUSED", "The provider paused it today.",
        [](S, T now) { return Paused(now); }},
       {"RESUMED, provider", "The provider's pause is over.",
@@ -137,7 +148,15 @@ const std::vector<Telling>& Tellings() {
        [](S row, T now) {
          return PlanChanged(now, "pro", End(row, now + kDay));
        }},
-      {"EXTENDED",
+      {"EXTENDED, provider",
+       "The provider gave 7 days, from the present end on, or from today when "
+       "that has passed.",
+       [](S row, T now) {
+         Fact fact = Extended(now, End(row, now) + 7 * kDay);
+         fact.set_layer(subscription::v1::FACT_LAYER_PROVIDER);
+         return fact;
+       }},
+      {"EXTENDED, operator",
        "An operator gave 7 days, from the present end on, or from today when "
        "that has passed.",
        [](S row, T now) { return Extended(now, End(row, now) + 7 * kDay); }},

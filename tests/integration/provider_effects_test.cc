@@ -587,6 +587,15 @@ std::vector<Row> StripeRows() {
                   .status = Status::kPaused,
                   .expires_at = Day(30),
                   .renewal = kRenews});
+  rows.push_back({.event = "customer.subscription.paused after the trial",
+                  .before = Trialing(),
+                  .body = Event("customer.subscription.paused", 14,
+                                StripeSubscription{"paused", 14}.Json(),
+                                R"({"status":"trialing"})"),
+                  .now = 14,
+                  .status = Status::kPaused,
+                  .expires_at = Day(14),
+                  .renewal = kStopped});
   rows.push_back(
       {.event = "customer.subscription.resumed",
        .before = PausedInPeriod(),
@@ -735,7 +744,8 @@ std::vector<Row> StripeRows() {
                   .now = 12,
                   .status = Status::kRevoked,
                   .expires_at = Day(30),
-                  .renewal = kStopped});
+                  .renewal = kStopped,
+                  .refunded_minor = 900});
 
   rows.push_back(
       {.event = "entitlements.active_entitlement_summary.updated",
@@ -870,6 +880,17 @@ Row PausesAtOnce(const std::string& event) {
           .renewal = kRenews};
 }
 
+// Said in the period, with effect from its end.
+Row PausesAtPeriodEnd(const std::string& event, Facts facts) {
+  return {.event = event,
+          .before = Live(),
+          .facts = std::move(facts),
+          .now = 30.2,
+          .status = Status::kPaused,
+          .expires_at = Day(30),
+          .renewal = kRenews};
+}
+
 Row Resumes(const std::string& event) {
   return {.event = event,
           .before = PausedInPeriod(),
@@ -905,6 +926,11 @@ Row PartialRefund(const std::string& event) {
 std::vector<Row> PaddleRows() {
   Row created = FirstPayment("subscription.created active", None());
   created.facts = {Created(0), Paid(0, "txn_1", 0, 30)};
+  // Ended for good while it was paused.
+  Row paused_until_it_ends = EndsAtPeriodEnd(
+      "subscription.canceled while paused", Live() + Paused(30, 30));
+  paused_until_it_ends.facts = {Ended(35, 35)};
+  paused_until_it_ends.now = 35;
   Row resumed = Resumes("subscription.resumed with a new period");
   resumed.facts = {Resumed(12, Day(42))};
   resumed.expires_at = Day(42);
@@ -939,6 +965,8 @@ std::vector<Row> PaddleRows() {
       FirstFailure("subscription.past_due"),
       SecondFailure("transaction.payment_failed"),
       PausesAtOnce("subscription.paused"),
+      PausesAtPeriodEnd("subscription.paused at period end", {Paused(30, 30)}),
+      paused_until_it_ends,
       resumed,
       EndsAtOnce("subscription.canceled"),
       FullRefund("adjustment.created refund approved"),
@@ -971,6 +999,25 @@ std::vector<Row> AppleRows() {
   Row withdrawn = Unchanged("DID_CHANGE_RENEWAL_PREF withdrawn", {same_plan});
   withdrawn.before = Live() + PlanChanged(10, Day(30));
   withdrawn.now = 30.01;
+  // The rest of the first transaction is Apple's to pay back, and tells no
+  // refund here; the new one ends later, or earlier after a longer one.
+  const auto replacing = [](double to) {
+    Fact fact = Paid(10, "in_2", 10, to);
+    fact.mutable_paid()->set_replaces("in_1");
+    fact.set_plan("max");
+    return fact;
+  };
+  Row upgrade{.event = "DID_CHANGE_RENEWAL_PREF UPGRADE",
+              .before = Live(),
+              .facts = {replacing(40)},
+              .now = 10,
+              .status = Status::kActive,
+              .expires_at = Day(40),
+              .renewal = kRenews,
+              .plan = "max"};
+  Row shorter = upgrade;
+  shorter.event = "DID_CHANGE_RENEWAL_PREF UPGRADE to a shorter period";
+  shorter.before = {Created(0), Paid(0, "in_1", 0, 365)};
   // The older of two transactions: the present right stays.
   Row older = Renews("REFUND of an older transaction",
                      Live() + Paid(30, "in_2", 30, 60));
@@ -1022,6 +1069,8 @@ std::vector<Row> AppleRows() {
        .renewal = kRenews,
        .plan = "max"},
       withdrawn,
+      upgrade,
+      shorter,
       {.event = "RENEWAL_EXTENDED",
        .before = Live(),
        .facts = {Extended(10, 37)},
@@ -1103,6 +1152,9 @@ std::vector<Row> GoogleRows() {
       CancelRow("18 CANCELLATION_SCHEDULED"),
       EndsAtPeriodEnd("3 CANCELED after a hold", in_grace),
       PausesAtOnce("10 PAUSED"),
+      PausesAtPeriodEnd("10 PAUSED at period end", {Paused(30, 30)}),
+      PausesAtPeriodEnd("11 PAUSE_SCHEDULE_CHANGED at period end",
+                        {Paused(10, 30)}),
       Unchanged("11 PAUSE_SCHEDULE_CHANGED", {Paused(10, 30)}),
       revoked,
       voided,

@@ -83,9 +83,50 @@ MUTANTS = [
         "if (MUTANT || !closed.lost()) return;",
     ),
     (
-        "two_words_of_one_instant_are_no_tie",
+        "a_tie_is_forgotten_in_the_next_instant",
         "s_.set_needs_reconcile(true);",
         "if (!MUTANT) s_.set_needs_reconcile(true);",
+    ),
+    (
+        "the_present_instant_is_not_judged_for_ties",
+        "s.needs_reconcile() || IsTie(s);",
+        "s.needs_reconcile() || (!MUTANT && IsTie(s));",
+    ),
+    (
+        "ties_are_judged_by_fact",
+        "said[fact.event_id()].insert(",
+        "said[MUTANT ? fact.content().SerializeAsString() : fact.event_id()].insert(",
+    ),
+    (
+        "what_was_replaced_goes_on",
+        "if (replacement.by() == payment.payment_key()) continue;",
+        "if (MUTANT || replacement.by() == payment.payment_key()) continue;",
+    ),
+    (
+        "a_replacement_is_known_by_one_name_only",
+        "if (!Names(payment, replacement.payment_key())) continue;",
+        "if (MUTANT ? payment.payment_key() != replacement.payment_key()"
+        " : !Names(payment, replacement.payment_key())) continue;",
+    ),
+    (
+        "the_money_of_a_lost_dispute_is_ours",
+        "refunded.set_full(true);\n    refunded.set_keeps_access(true);",
+        "refunded.set_full(!MUTANT);\n    refunded.set_keeps_access(true);",
+    ),
+    (
+        "the_provider_ends_what_an_operator_extended",
+        "if (layout.promised) {",
+        "if (!MUTANT && layout.promised) {",
+    ),
+    (
+        "an_older_cancellation_cuts_an_extension",
+        "state.internal_cancel().order_at() >= extension.order_at();",
+        "(MUTANT || state.internal_cancel().order_at() >= extension.order_at());",
+    ),
+    (
+        "an_operators_end_does_not_cut_an_extension",
+        "const auto promised = Earlier(layout.promised, internal_ended);",
+        "const auto promised = MUTANT ? layout.promised : Earlier(layout.promised, internal_ended);",
     ),
     (
         "grace_stays_after_the_payment",

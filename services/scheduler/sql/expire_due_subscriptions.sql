@@ -9,8 +9,8 @@ WITH c AS MATERIALIZED (
     FROM subscription
    WHERE status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
      AND access_until <= tenure_now()
-     -- Paused before its end: that is what it becomes, by the step that applies scheduled changes.
-     AND (pause_at IS NULL OR pause_at >= access_until)
+     -- Paused before its end, or at it: that is what it becomes, by the step that applies scheduled changes.
+     AND (pause_at IS NULL OR pause_at > access_until)
      AND (access_until, id) > ($1::timestamptz, $2::bigint)
    ORDER BY access_until, id
    LIMIT $3
@@ -25,7 +25,7 @@ u AS (
    WHERE s.id = ANY (ARRAY(SELECT id FROM c))
      AND s.status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
      AND s.access_until <= tenure_now()
-     AND (s.pause_at IS NULL OR s.pause_at >= s.access_until)
+     AND (s.pause_at IS NULL OR s.pause_at > s.access_until)
   RETURNING s.id, s.event_seq, s.episode, s.access_until),
 q AS (
   UPDATE quota_schedule

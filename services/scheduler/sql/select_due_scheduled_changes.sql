@@ -2,7 +2,7 @@
 SELECT id, environment
   FROM subscription
  WHERE status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
-   AND pause_at IS NOT NULL AND pause_at <= tenure_now() AND (lifetime OR pause_at < access_until)
+   AND pause_at IS NOT NULL AND pause_at <= tenure_now() AND (lifetime OR pause_at <= access_until)
    AND id > $1
 UNION
 SELECT id, environment
