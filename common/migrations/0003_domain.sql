@@ -63,6 +63,8 @@ ALTER TABLE quota_schedule ALTER COLUMN term_key DROP DEFAULT;
 DROP INDEX quota_schedule_period;
 CREATE UNIQUE INDEX quota_schedule_period ON quota_schedule (subscription_id, meter, term_key, period_no)
   WHERE status <> 'CANCELLED';
+-- The whole schedule of one subscription, which every payment reads.
+CREATE INDEX quota_schedule_subscription ON quota_schedule (subscription_id, id);
 
 -- What was released and is left. It counts while its subscription gives access.
 CREATE TABLE quota_grant (

@@ -738,7 +738,17 @@ absl::Status ResolveOrder(db::Transaction& tx, const FactBatch& batch,
       domain::ParseCalendarUnit(orders[0].Text("term_unit"));
   const domain::Term term{unit.value_or(domain::CalendarUnit::kMonth),
                           static_cast<int>(orders[0].Int64("term_count"))};
+  const int64_t amount_minor = orders[0].Int64("amount_minor");
+  const std::string currency = orders[0].Text("currency");
   RETURN_IF_ERROR(orders.status());
+  for (const Fact& fact : batch.facts) {
+    if (fact.has_paid() && (fact.paid().amount_minor() != amount_minor ||
+                            fact.paid().currency() != currency)) {
+      // Genuine, but not the price that was agreed on: somebody looks at it.
+      destination.parked = "order_mismatch";
+      return absl::OkStatus();
+    }
+  }
   ASSIGN_OR_RETURN(destination.plan, FindPlan(tx, plan));
   if (!destination.plan) {
     destination.parked = "unknown_plan";
@@ -864,6 +874,9 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
     // A single payment told again: its term lies where it was first put.
     if (!known) return FieldMissingError("period_starts_at");
     auto& paid = *fact.mutable_paid();
+    if (paid.payment_key() != known->payment_key) {
+      paid.add_aliases(known->payment_key);
+    }
     *paid.mutable_period_starts_at() = ToProto(known->period_starts_at);
     if (known->period_ends_at) {
       *paid.mutable_period_ends_at() = ToProto(*known->period_ends_at);

@@ -65,7 +65,7 @@ struct Destination {
   bool prepaid = false;
   // Set when the facts cannot be applied yet; snake case, stored as the
   // event's reason: "no_subject", "unknown_plan", "unknown_subscription",
-  // "unknown_payment", "unknown_order", "subject_conflict".
+  // "unknown_payment", "unknown_order", "order_mismatch", "subject_conflict".
   std::string parked;
 };
 

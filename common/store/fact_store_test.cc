@@ -17,6 +17,7 @@
 #include "common/base/status_macros.h"
 #include "common/store/catalog_store.h"
 #include "common/store/refold.h"
+#include "common/store/statements.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/barrier.h"
@@ -35,6 +36,7 @@ using ::tenure::test::TestDatabase;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 namespace pb = ::tenure::subscription::v1;
 using domain::Fact;
@@ -568,6 +570,68 @@ TEST_F(FactStoreTest, C001_AnOrderOfAnotherRouteStacksAndKeepsItsOwnNames) {
   EXPECT_EQ(Scalar("SELECT string_agg(refunded_minor::text, ', '"
                    " ORDER BY payment_key) FROM payment"),
             "0, 1200");
+}
+
+TEST_F(FactStoreTest, C001_OnePaymentUnderTwoNamesAtOnceIsOneTerm) {
+  const auto order = [&](const std::string& event_id,
+                         const std::vector<std::string>& names) {
+    Fact fact = Paid(9, names.front(), 9, 10);
+    fact.mutable_paid()->clear_aliases();
+    fact.mutable_paid()->clear_period_starts_at();
+    fact.mutable_paid()->clear_period_ends_at();
+    FactBatch batch = Batch(event_id, "", "price_basic", {fact});
+    batch.subject = "u1";
+    batch.payment_names = names;
+    return batch;
+  };
+  // Both looked for the payment before either had stored it.
+  const FactBatch second = order("evt_2", {"ch_1", "pi_1"});
+  Destination destination;
+  ASSERT_OK(pool_->RunTransaction([&](db::Transaction& tx) -> absl::Status {
+    ASSIGN_OR_RETURN(destination, Resolve(tx, second));
+    return absl::OkStatus();
+  }));
+  EXPECT_TRUE(destination.prepaid);
+  EXPECT_THAT(Send(order("evt_1", {"pi_1"})), IsOkAndHolds(""));
+  ASSERT_OK(pool_->RunTransaction([&](db::Transaction& tx) {
+    return Apply(tx, second, destination).status();
+  }));
+  EXPECT_EQ(Scalar("SELECT count(*) FROM subscription"), "1");
+  EXPECT_EQ(Scalar("SELECT term_no FROM subscription"), "1");
+  EXPECT_EQ(Scalar("SELECT count(*) FROM payment"), "1");
+  EXPECT_EQ(RefoldAll("", RefoldMode::kDiff).different, 0);
+  // Known by either name from now on.
+  EXPECT_THAT(
+      Send(Batch("evt_3", "", "", {Refunded(9.5, "ch_1", "re_1", 1200)})),
+      IsOkAndHolds(""));
+  EXPECT_EQ(Scalar("SELECT status FROM subscription"), "REVOKED");
+}
+
+TEST_F(FactStoreTest, D16_TheScheduleOfOneSubscriptionIsReadByItsIndex) {
+  Tell("evt_1", "sub_1", "price_pro", {Paid(0, "in_1", 0, 30)});
+  ASSERT_OK(session_->Exec(
+      "INSERT INTO subscription (subject_id, plan_id, environment, route_id,"
+      "  status, fold_revision) SELECT subject_id, plan_id, environment,"
+      "  route_id, 'PENDING', 1 FROM subscription, generate_series(1, 5000);"
+      "INSERT INTO quota_schedule (subscription_id, meter, term_key, term_no,"
+      "  period_no, amount, scheduled_at) SELECT id, 'm', 't', 1, g, 1,"
+      "  now() + interval '1 day' FROM subscription, generate_series(1, 4) g;"
+      "ANALYZE quota_schedule; SET plan_cache_mode = force_generic_plan"));
+  for (const auto& [statement, arguments] :
+       std::vector<std::pair<const db::Statement*, std::string>>{
+           {&kSelectQuotaSchedule, "(7)"},
+           {&kRenumberQuotaTerms, "(7, '{a}', '{1}')"},
+           {&kCancelQuotaSchedule, "('{7}')"}}) {
+    ASSERT_OK_AND_ASSIGN(
+        const test::SqlRows plan,
+        session_->Exec(absl::StrCat("PREPARE st AS ", statement->sql,
+                                    "; EXPLAIN EXECUTE st ", arguments)));
+    for (const test::SqlRow& line : plan) {
+      EXPECT_THAT(*line[0], Not(HasSubstr("Seq Scan on quota_schedule")))
+          << statement->name;
+    }
+    ASSERT_OK(session_->Exec("DEALLOCATE st"));
+  }
 }
 
 TEST_F(FactStoreTest, AFactOfTheBinaryBeforeIsInTheSum) {

@@ -467,6 +467,16 @@ TEST_F(Orders, S4_1_TheOrderKnowsSubjectPlanAndTerm) {
   fact.mutable_paid()->set_amount_minor(4000);
   fact.mutable_paid()->set_currency("CNY");
   batch.facts.push_back(fact);
+  // Another sum or currency than was agreed on grants nothing.
+  for (const auto& [amount, currency] :
+       std::vector<std::pair<int64_t, std::string>>{
+           {3999, "CNY"}, {4001, "CNY"}, {4000, "JPY"}}) {
+    store::FactBatch wrong = batch;
+    wrong.facts[0].mutable_paid()->set_amount_minor(amount);
+    wrong.facts[0].mutable_paid()->set_currency(currency);
+    EXPECT_THAT(Send(*pool_, wrong),
+                StatusIs(absl::StatusCode::kNotFound, "order_mismatch"));
+  }
   EXPECT_OK(Send(*pool_, batch));
   EXPECT_EQ(Subscriptions(), "1 ACTIVE 2027-01-31 10 to 2027-04-30 10");
   EXPECT_EQ(Schedule(), "PENDING 2, RELEASED 1");
