@@ -634,6 +634,20 @@ TEST_F(FactStoreTest, D16_TheScheduleOfOneSubscriptionIsReadByItsIndex) {
   }
 }
 
+TEST_F(FactStoreTest, R8_APaymentDoesNotWaitForAnErasureThatWaitsForIt) {
+  Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 9)});
+  ASSERT_OK(session_->Exec("BEGIN; SELECT id FROM subject FOR UPDATE"));
+  // Its release is left to the job.
+  Tell("evt_2", "sub_1", "price_pro", {Paid(9, "in_2", 9, 39)});
+  ASSERT_OK(session_->Exec("SELECT id FROM subscription FOR NO KEY UPDATE"));
+  ASSERT_OK(session_->Exec("COMMIT"));
+  EXPECT_EQ(Scalar("SELECT count(*) FROM quota_schedule"
+                   " WHERE status = 'PENDING' AND scheduled_at <= now()"),
+            "1");
+  Tell("evt_3", "sub_1", "price_pro", {Paid(9.5, "in_3", 39, 69)});
+  EXPECT_EQ(Scalar("SELECT sum(remaining) FROM quota_grant"), "50");
+}
+
 TEST_F(FactStoreTest, AFactOfTheBinaryBeforeIsInTheSum) {
   Tell("evt_1", "sub_1", "price_basic", {Paid(0, "in_1", 0, 30)});
   // What it does: the fact and the row, but not the sum, which it does not

@@ -1,18 +1,21 @@
 -- Releases what is due of the given subscriptions, as far as they give access now (S4-11, D13). One statement: locks in
 -- the order of R8 (subscription, then schedule), ledger row, balance, history and outbox together.
 --   SKIP LOCKED  a subscription that a payment holds is released by that payment or by the next run
+--   of u too     the ledger row refers to the subject: an erasure that holds it may be waiting for this subscription
 --   c, then due  the conditions are judged again on the locked versions of the rows
 --   ON CONFLICT  the ledger's key is the period, whatever schedule row carried it: nothing is paid twice (S4-18)
 WITH c AS MATERIALIZED (
   SELECT s.id, s.subject_id
     FROM subscription s
+    JOIN subject u ON u.id = s.subject_id
    WHERE s.id = ANY ($1::bigint[])
      AND s.status IN ('TRIALING', 'ACTIVE', 'PAST_DUE')
      AND (s.lifetime OR s.access_until > tenure_now())
      AND s.starts_at <= tenure_now()
      AND (s.pause_at IS NULL OR s.pause_at > tenure_now())
    ORDER BY s.id
-     FOR NO KEY UPDATE SKIP LOCKED),
+     FOR KEY SHARE OF u SKIP LOCKED
+     FOR NO KEY UPDATE OF s SKIP LOCKED),
 due AS MATERIALIZED (
   SELECT q.id, q.subscription_id, q.meter, q.term_key, q.term_no, q.period_no, q.amount, q.scheduled_at
     FROM quota_schedule q
