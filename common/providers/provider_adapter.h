@@ -88,6 +88,10 @@ struct ProviderEvent {
   std::vector<CustomerLink> links;
   std::vector<PaymentAlias> payment_aliases;
   std::string ignored;
+  // Why, in snake case, when the event is about a subscription and what it says
+  // of it cannot be: a period without length, an instant of no year (C070,
+  // C072). Nothing of it is applied then; an operator has to see it.
+  std::string quarantined;
 };
 
 // One provider's format. Implementations are immutable and thread-safe.

@@ -262,6 +262,10 @@ std::string Subscription(const std::string& status,
 
 // "snapshot cancel_scheduled", or why there is none.
 std::string Kinds(const ProviderEvent& event) {
+  if (!event.quarantined.empty()) {
+    EXPECT_THAT(event.subscriptions, IsEmpty());
+    return "quarantined " + event.quarantined;
+  }
   if (event.subscriptions.empty()) return event.ignored;
   std::vector<std::string> kinds;
   for (const Fact& fact : event.subscriptions[0].facts) {
@@ -509,8 +513,7 @@ TEST(StripeAdapter, C069_EveryBoughtLineIsOfferedWithItsOwnEnd) {
 }
 
 TEST(StripeAdapter, C069_AnAbsentPeriodIsNoPeriod) {
-  for (const std::string end :
-       {"null", "\"\"", "0.5", "253402300800", "4000000000000000", "{}"}) {
+  for (const std::string end : {"null", "\"\""}) {
     const std::string object = With(Subscription("active"), kPeriodEnd, end);
     ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
                          Parse(EventOf(kUpdated, object)));
@@ -525,6 +528,23 @@ TEST(StripeAdapter, C069_AnAbsentPeriodIsNoPeriod) {
                       Subscription("canceled", R"(,"ended_at":)" + end))));
     EXPECT_EQ(Instant(event.subscriptions[0].facts[0].ended().ended_at()),
               event.occurred_at);
+  }
+}
+
+TEST(StripeAdapter, C070_AnInstantOfNoYearIsSetAsideForAnOperator) {
+  for (const std::string bad :
+       {"0.5", "253402300800", "4000000000000000", "{}", "[]", "\"1\"", "true",
+        "-9223372036854775808"}) {
+    SCOPED_TRACE(bad);
+    EXPECT_EQ(KindsOf(EventOf(kUpdated,
+                              With(Subscription("active"), kPeriodEnd, bad))),
+              "quarantined instant_invalid");
+    for (const std::string member :
+         {"current_period_end", "cancel_at", "trial_end"}) {
+      const std::string more = absl::StrCat(",\"", member, "\":", bad);
+      EXPECT_EQ(KindsOf(EventOf(kUpdated, Subscription("active", more))),
+                "quarantined instant_invalid");
+    }
   }
 }
 
@@ -553,6 +573,19 @@ TEST(StripeAdapter, AnInvoiceOverNothingExtendsNothing) {
   // Paid from the credit of the customer.
   EXPECT_EQ(kinds(R"("amount_paid":0,"total":900,"starting_balance":-900)"),
             "paid");
+}
+
+// The ledger of money takes three capital letters; without them the event
+// would fail in the database again and again.
+TEST(StripeAdapter, APaymentInNoCurrencyIsSetAside) {
+  for (const std::string odd : {"null", "5", "\"eu\"", "\"euro\"", "\"e r\"",
+                                "\"e1r\"", "[]", "\"\\u00e9r\""}) {
+    EXPECT_EQ(KindsOf(EventOf(
+                  "invoice.paid",
+                  With(SmallInvoice(R"("amount_paid":900)"), "\"eur\"", odd))),
+              "quarantined currency_invalid")
+        << odd;
+  }
 }
 
 TEST(StripeAdapter, APaymentIsKnownUnderAllItsNames) {
@@ -999,15 +1032,14 @@ TEST(StripeAdapter, C070_CreatedMustLieInTheYears1To9999) {
   }
 }
 
-TEST(StripeAdapter, ALineWithoutAUsablePeriodBuysNothing) {
+TEST(StripeAdapter, C072_MoneyForAPeriodThatCannotBeIsSetAside) {
   const std::string body = Own("invoice-payment-succeeded.acacia.json");
   for (const std::string end :
        {"null", "\"\"", "\"1769904000\"", "1767225600", "1767225599",
         "253402300800", "4000000000000000", "-9223372036854775808", "1e10"}) {
     ASSERT_OK_AND_ASSIGN(const ProviderEvent event,
                          Parse(With(body, "1769904000", end)));
-    EXPECT_EQ(event.ignored, "no_period_bought") << end;
-    EXPECT_THAT(event.subscriptions, IsEmpty());
+    EXPECT_EQ(Kinds(event), "quarantined period_invalid") << end;
   }
   // The last second of the year 9999 works, and its leeway is clamped.
   ASSERT_OK_AND_ASSIGN(const ProviderEvent event,

@@ -22,8 +22,10 @@ struct Line {
   std::optional<absl::Time> ends_at;
   int64_t amount_minor = 0;
   bool proration = false;
-  // It bought a period: it is no proration, no usage that was metered over a
+  // It is for a period: it is no proration, no usage that was metered over a
   // period that is past, no one-off item.
+  bool for_period = false;
+  // It bought one: the period has a length too (C072).
   bool buys = false;
 };
 
@@ -43,10 +45,19 @@ Line ReadLine(const JsonValue& line, absl::string_view subject_key,
   const std::string kind = texts.First(line, {{"parent", "type"}, {"type"}});
   const std::string usage = texts.First(
       line, {{"price", "recurring", "usage_type"}, {"plan", "usage_type"}});
-  out.buys = (kind == "subscription" || kind == "subscription_item_details") &&
-             !out.proration && usage != "metered" && out.starts_at &&
-             out.ends_at && *out.starts_at < *out.ends_at;
+  out.for_period =
+      (kind == "subscription" || kind == "subscription_item_details") &&
+      !out.proration && usage != "metered";
+  out.buys = out.for_period && out.starts_at && out.ends_at &&
+             *out.starts_at < *out.ends_at;
   return out;
+}
+
+// As the ledger of money takes it.
+bool IsCurrency(absl::string_view text) {
+  return text.size() == 3 && std::all_of(text.begin(), text.end(), [](char c) {
+           return absl::ascii_isupper(static_cast<unsigned char>(c));
+         });
 }
 
 class InvoiceReader {
@@ -74,7 +85,18 @@ class InvoiceReader {
       event_.ignored = "no_period_bought";
       return;
     }
+    if (bought.empty() &&
+        std::any_of(lines_.begin(), lines_.end(),
+                    [](const Line& line) { return line.for_period; })) {
+      // Money for a period that nobody can tell.
+      event_.quarantined = "period_invalid";
+      return;
+    }
     if (bought.empty()) return ReadProration();
+    if (!IsCurrency(Currency())) {
+      event_.quarantined = "currency_invalid";
+      return;
+    }
     std::vector<Alternative> candidates;
     for (const Line& line : bought) {
       candidates.push_back({line.product_id, {Paid(line, amount_minor)}});
@@ -138,6 +160,10 @@ class InvoiceReader {
     return bought;
   }
 
+  std::string Currency() {
+    return absl::AsciiStrToUpper(texts_.At(invoice_, {"currency"}));
+  }
+
   Fact Paid(const Line& line, int64_t amount_minor) {
     Fact fact = MakeFact(pb::FACT_LAYER_MONEY, event_);
     pb::Paid& paid = *fact.mutable_paid();
@@ -145,7 +171,7 @@ class InvoiceReader {
     *paid.mutable_period_starts_at() = ToProto(*line.starts_at);
     *paid.mutable_period_ends_at() = ToProto(*line.ends_at);
     paid.set_amount_minor(std::max<int64_t>(amount_minor, 0));
-    paid.set_currency(absl::AsciiStrToUpper(texts_.At(invoice_, {"currency"})));
+    paid.set_currency(Currency());
     paid.set_will_renew(true);
     *paid.mutable_leeway_until() =
         ToProto(*line.ends_at + settings_.renewal_leeway);

@@ -50,6 +50,12 @@ std::optional<absl::Time> InstantAt(const JsonValue& value, JsonPath path) {
   return absl::FromUnixSeconds(*seconds);
 }
 
+bool IsBadInstant(const JsonValue& value, JsonPath path) {
+  const JsonValue* found = value.At(path);
+  return found != nullptr && !found->IsNull() && found->AsString() != "" &&
+         !InstantAt(value, path);
+}
+
 int64_t AmountAt(const JsonValue& value, JsonPath path) {
   const JsonValue* found = value.At(path);
   return found == nullptr ? 0 : found->AsInt64().value_or(0);

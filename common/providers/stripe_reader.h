@@ -44,6 +44,10 @@ class TextReader {
 // Unix seconds within the years 1..9999 (C070); nullopt for anything else.
 std::optional<absl::Time> InstantAt(const JsonValue& value, JsonPath path);
 
+// True where something stands that InstantAt cannot read. Absent, null and ""
+// are no instant and not a bad one (C069).
+bool IsBadInstant(const JsonValue& value, JsonPath path);
+
 // An amount in minor units; 0 when it is absent or no integer.
 int64_t AmountAt(const JsonValue& value, JsonPath path);
 

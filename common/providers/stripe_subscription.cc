@@ -58,6 +58,10 @@ class SubscriptionReader {
       event->ignored = "unknown_status";
       return;
     }
+    if (!Ended() && HasBadInstant()) {
+      event->quarantined = "instant_invalid";
+      return;
+    }
     out.customer_id = texts_.At(object_, {"customer"});
     out.subject =
         texts_.At(object_, {"metadata", settings_.subject_metadata_key});
@@ -77,6 +81,21 @@ class SubscriptionReader {
   bool Ended() const {
     return event_.type == "customer.subscription.deleted" ||
            status_ == "canceled" || status_ == "incomplete_expired";
+  }
+
+  // Among those that are read while it lives. An end is taken in any case: it
+  // is one, whenever it was.
+  bool HasBadInstant() const {
+    for (const absl::string_view member :
+         {"current_period_end", "cancel_at", "trial_end"}) {
+      if (IsBadInstant(object_, {member})) return true;
+    }
+    const JsonValue* list = object_.At({"items", "data"});
+    return list != nullptr &&
+           std::any_of(list->items().begin(), list->items().end(),
+                       [](const JsonValue& item) {
+                         return IsBadInstant(item, {"current_period_end"});
+                       });
   }
 
   // The item that reaches furthest first; at least one.

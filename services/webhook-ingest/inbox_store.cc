@@ -68,6 +68,18 @@ bool IsApplyFailure(const absl::Status& status) {
   }
 }
 
+// What becomes of an event that could not be applied.
+void SetFailure(const absl::Status& status, RecordedEvent* recorded) {
+  if (status.code() == absl::StatusCode::kInvalidArgument) {
+    // It says what cannot be, and will say so at every try.
+    recorded->state = EventState::kQuarantined;
+    recorded->reason = "content_invalid";
+  } else {
+    recorded->state = EventState::kFailed;
+    recorded->reason = "apply_failed";
+  }
+}
+
 // True when the rows that an event needs were held by others for too long, or a
 // statement took too long: the event waits, and those behind it need not.
 bool IsBusy(const absl::Status& status) {
@@ -157,6 +169,11 @@ absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
     recorded->reason = "livemode_mismatch";
     return absl::OkStatus();
   }
+  if (!event.quarantined.empty()) {
+    recorded->state = EventState::kQuarantined;
+    recorded->reason = event.quarantined;
+    return absl::OkStatus();
+  }
   ASSIGN_OR_RETURN(const bool learned, ApplyNames(tx, route, event, recorded));
   if (recorded->state == EventState::kParked) return absl::OkStatus();
   if (event.subscriptions.empty()) {
@@ -206,8 +223,8 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
   RecordedEvent recorded;
   absl::Status status =
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
-        ASSIGN_OR_RETURN(recorded,
-                         RecordInTransaction(tx, route, event, body, ""));
+        ASSIGN_OR_RETURN(recorded, RecordInTransaction(tx, route, event, body,
+                                                       absl::OkStatus()));
         return absl::OkStatus();
       });
   if (!IsApplyFailure(status)) {
@@ -218,11 +235,10 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
              {{"event_id", event.event_id},
               {"event_type", event.type},
               {"detail", std::string(status.message())}});
-  const std::string failure(status.message());
   RETURN_IF_ERROR(
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
         ASSIGN_OR_RETURN(recorded,
-                         RecordInTransaction(tx, route, event, body, failure));
+                         RecordInTransaction(tx, route, event, body, status));
         return absl::OkStatus();
       }));
   return recorded;
@@ -231,7 +247,7 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
 absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
     db::Transaction& tx, const store::Route& route,
     const providers::ProviderEvent& event, absl::string_view body,
-    absl::string_view failure) {
+    const absl::Status& failure) {
   RecordedEvent recorded;
   const std::string sha256 = Sha256(body);
   ASSIGN_OR_RETURN(
@@ -271,13 +287,12 @@ absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
   }
 
   recorded.reason.clear();
-  if (!failure.empty()) {
-    recorded.state = EventState::kFailed;
-    recorded.reason = "apply_failed";
+  if (!failure.ok()) {
+    SetFailure(failure, &recorded);
   } else {
     RETURN_IF_ERROR(ApplyFacts(tx, route, event, &recorded));
   }
-  RETURN_IF_ERROR(Settle(tx, recorded, /*attempt_count=*/0, failure));
+  RETURN_IF_ERROR(Settle(tx, recorded, /*attempt_count=*/0, failure.message()));
   return recorded;
 }
 
@@ -319,9 +334,10 @@ absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryNext(
                 {"detail", std::string(status.message())}});
   RecordedEvent failed;
   failed.event_id = taken.event_id;
-  failed.state =
-      taken.too_old && !busy ? EventState::kDead : EventState::kFailed;
-  failed.reason = "apply_failed";
+  SetFailure(status, &failed);
+  if (failed.state == EventState::kFailed && taken.too_old && !busy) {
+    failed.state = EventState::kDead;
+  }
   RETURN_IF_ERROR(pool_.RunTransaction([&](db::Transaction& tx) {
     return Settle(tx, failed, taken.attempt_count, status.message());
   }));

@@ -49,9 +49,10 @@ class InboxStore {
   //
   // The same event again changes nothing, unless the first delivery left it
   // waiting (parked, failed): then it is tried once more. The same id with
-  // another body is set aside as quarantined. When applying fails for a reason
-  // that repetition does not cure, the event is stored as failed with an
-  // instant for the next try, so that nothing acknowledged is lost (R4, C003).
+  // another body is set aside as quarantined, and so is an event whose content
+  // cannot be (C070, C072). When applying fails for another reason that
+  // repetition does not cure, the event is stored as failed with an instant for
+  // the next try, so that nothing acknowledged is lost (R4, C003).
   //
   // Errors are those of the database: the caller must not acknowledge.
   absl::StatusOr<RecordedEvent> Record(const store::Route& route,
@@ -77,11 +78,11 @@ class InboxStore {
   static constexpr absl::Duration kLongestWait = absl::Hours(1);
 
  private:
-  // `failure` is empty, or why applying failed: then only the row is stored.
+  // `failure` is OK, or why applying failed: then only the row is stored.
   absl::StatusOr<RecordedEvent> RecordInTransaction(
       db::Transaction& tx, const store::Route& route,
       const providers::ProviderEvent& event, absl::string_view body,
-      absl::string_view failure);
+      const absl::Status& failure);
 
   // What RetryNext took, for the second transaction after a failure.
   struct WaitingEvent {

@@ -102,13 +102,17 @@ absl::StatusOr<RecordedEvent> IngestEvent::Ingest(
                    configured.adapter->Parse(delivery.body));
   ASSIGN_OR_RETURN(const RecordedEvent recorded,
                    inbox_.Record(configured.route, event, delivery.body));
-  log::Info("event", {{"route", configured.route.name},
-                      {"event_id", event.event_id},
-                      {"event_type", event.type},
-                      {"state", EventStateName(recorded.state)},
-                      {"reason", recorded.reason},
-                      {"duplicate", recorded.duplicate},
-                      {"bytes", static_cast<int64_t>(delivery.body.size())}});
+  // Nothing looks at it again but a person.
+  const bool set_aside =
+      recorded.state == EventState::kQuarantined && !recorded.duplicate;
+  (set_aside ? log::Warning : log::Info)(
+      "event", {{"route", configured.route.name},
+                {"event_id", event.event_id},
+                {"event_type", event.type},
+                {"state", EventStateName(recorded.state)},
+                {"reason", recorded.reason},
+                {"duplicate", recorded.duplicate},
+                {"bytes", static_cast<int64_t>(delivery.body.size())}});
   return recorded;
 }
 

@@ -16,7 +16,8 @@ RetryEvents::RetryEvents(const Routes& routes, InboxStore& inbox,
     : routes_(routes), inbox_(inbox) {
   for (const EventState state :
        {EventState::kApplied, EventState::kNoop, EventState::kIgnored,
-        EventState::kParked, EventState::kFailed, EventState::kDead}) {
+        EventState::kParked, EventState::kFailed, EventState::kQuarantined,
+        EventState::kDead}) {
     counters_[state] = &registry.Counter(
         "event_retries_total", "waiting events tried, by what became of them",
         {{"outcome", std::string(EventStateName(state))}});

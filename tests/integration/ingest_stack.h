@@ -122,6 +122,12 @@ class IngestStack {
     return inbox_.Record(configured->route, event, body);
   }
 
+  absl::StatusOr<webhook_ingest::RecordedEvent> RecordEvent(
+      const providers::ProviderEvent& event, const std::string& body,
+      const std::string& route = "stripe") {
+    return inbox_.Record(routes_.Find(route)->route, event, body);
+  }
+
   // One round of what the process does every second: waiting events that are
   // due are tried again. The number tried.
   absl::StatusOr<int> RetryWaiting() {

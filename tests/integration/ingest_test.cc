@@ -480,6 +480,59 @@ TEST_F(Ingest, R15_LiveMoneyAtATestRouteIsWithoutEffect) {
   EXPECT_EQ(Scalar("SELECT count(*)::text FROM subscription"), "0");
 }
 
+TEST_F(Ingest, C070_C072_APeriodThatCannotBeIsSetAsideAndTheFormerStays) {
+  ASSERT_EQ(ReadAnswer(stack_->Deliver(Invoice(0).Body())), kApplied);
+  const std::string before =
+      Scalar("SELECT expires_at::text || status FROM subscription");
+  StripeInvoice zero = Invoice(1);
+  zero.period_end = zero.period_start;
+  StripeInvoice backwards = Invoice(2);
+  backwards.period_end = backwards.period_start - absl::Seconds(1);
+  StripeInvoice far = Invoice(3);
+  far.period_end = absl::FromUnixSeconds(253402300800);
+
+  for (const StripeInvoice& odd : {zero, backwards, far}) {
+    EXPECT_EQ(ReadAnswer(stack_->Deliver(odd.Body())),
+              (Answer{200, "quarantined", false}));
+    EXPECT_EQ(ReadAnswer(stack_->Deliver(odd.Body())),
+              (Answer{200, "quarantined", true}));
+  }
+
+  EXPECT_EQ(EventRow("evt_1"), "quarantined/period_invalid");
+  EXPECT_EQ(EventRow("evt_3"), "quarantined/period_invalid");
+  EXPECT_EQ(Scalar("SELECT expires_at::text || status FROM subscription"),
+            before);
+  MoveClock(absl::Hours(24));
+  EXPECT_THAT(stack_->RetryWaiting(), IsOkAndHolds(0));
+}
+
+// Regression: it was tried again for seven days.
+TEST_F(Ingest, C072_AFactThatCannotBeIsSetAsideByTheInbox) {
+  providers::ProviderEvent event;
+  event.event_id = "evt_9";
+  event.type = "test";
+  event.occurred_at = absl::FromUnixSeconds(1767225600);
+  providers::SubscriptionFacts& facts = event.subscriptions.emplace_back();
+  facts.provider_subscription_id = "sub_9";
+  facts.subject = "user-9";
+  facts.product_id = Invoice(0).price_id;
+  providers::Fact& fact = facts.facts.emplace_back();
+  fact.set_layer(subscription::v1::FACT_LAYER_MONEY);
+  *fact.mutable_order_at() = ToProto(event.occurred_at);
+  fact.mutable_paid()->set_payment_key("in_9");
+  *fact.mutable_paid()->mutable_period_starts_at() = ToProto(event.occurred_at);
+  *fact.mutable_paid()->mutable_period_ends_at() = ToProto(event.occurred_at);
+
+  ASSERT_OK_AND_ASSIGN(const webhook_ingest::RecordedEvent recorded,
+                       stack_->RecordEvent(event, "{}"));
+
+  EXPECT_EQ(recorded.state, webhook_ingest::EventState::kQuarantined);
+  EXPECT_EQ(EventRow("evt_9"), "quarantined/content_invalid");
+  EXPECT_EQ(Scalar("SELECT last_error FROM provider_event"),
+            "period_ends_at: must be later than period_starts_at");
+  EXPECT_EQ(Scalar("SELECT count(*)::text FROM subscription"), "0");
+}
+
 TEST_F(Ingest, TheSameIdWithAnotherBodyIsSetAsideAndTheFirstWins) {
   ASSERT_EQ(ReadAnswer(stack_->Deliver(Invoice(0).Body())), kApplied);
   const std::string before = SnapshotText("event_conflict");
