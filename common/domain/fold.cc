@@ -376,7 +376,8 @@ Layout LayOut(const FoldState& state) {
       const pb::FoldExtension& extension = *element.extension;
       const pb::FoldPayment* lengthened =
           FindByKey(state, extension.payment_key());
-      const bool stacked = lengthened != nullptr && lengthened->stacked();
+      const bool stacked =
+          lengthened != nullptr && lengthened->stacked() && !extension.stays();
       // With the rest of what it lengthens, time that the provider added is
       // taken over; what an operator gave stays.
       std::optional<absl::Time> replaced_at;
@@ -467,10 +468,15 @@ Layout LayOut(const FoldState& state) {
         reach(term.ends_at, term.payment_key, false, absl::Time());
         if (!leeway_end || term.ends_at > *leeway_end) {
           leeway_end = term.ends_at;
-          // It waits behind the whole period only.
+          // It waits behind the whole period only, and for no renewal once
+          // another payment has taken over.
           layout.leeway_until =
               At(payment.has_leeway_until() && term.ends_at == whole_end,
                  payment.leeway_until());
+          if (layout.leeway_until && replaced_at &&
+              *replaced_at < *layout.leeway_until) {
+            layout.leeway_until.reset();
+          }
         }
       }
     }
@@ -1091,6 +1097,7 @@ class Stepping {
     if (layout.lifetime && !by_operator) return;
     std::optional<int64_t> end;
     if (layout.end) end = Micros(*layout.end);
+    bool stays = false;
     std::string key = layout.end_taken_back ? "" : layout.end_key;
     if (s_.has_trial_ends_at() && (!end || *end < s_.trial_ends_at())) {
       end = s_.trial_ends_at();
@@ -1100,9 +1107,9 @@ class Stepping {
       // From where it ends as things are, whoever has said so.
       const Subscription row = Project(s_).subscription;
       if (row.lifetime) return;
-      end = row.expires_at
-                ? std::optional<int64_t>(absl::ToUnixMicros(*row.expires_at))
-                : std::nullopt;
+      stays = row.expires_at != layout.end;
+      end.reset();
+      if (row.expires_at) end = Micros(*row.expires_at);
     }
     if (end && to <= *end) return;
     if (!s_.has_starts_at()) s_.set_starts_at(std::min(at_, to - 1));
@@ -1113,6 +1120,7 @@ class Stepping {
     extension.set_to(to);
     extension.set_payment_key(key);
     extension.set_by_operator(by_operator);
+    extension.set_stays(stays);
     extension.set_order_at(at_);
   }
 

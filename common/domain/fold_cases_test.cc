@@ -503,6 +503,7 @@ TEST(FoldCases, C068_AnOperatorCanCutAnExtension) {
       EndsAt(Facts{paid, extended, CanceledByOperator(Day(6))}, Day(40)));
   const Facts ended = {paid, extended, ByOperator(Ended(Day(6), Day(6)))};
   EXPECT_FALSE(HasAccess(ended, Day(6)));
+  EXPECT_EQ(Folded(ended).expires_at, Day(6));
   EXPECT_FALSE(
       HasAccess(Facts{paid, extended, ByOperator(Revoked(Day(6)))}, Day(6)));
   // What cut it goes on to do so when something is bought behind it.
@@ -651,6 +652,8 @@ TEST(FoldCases, C063_APaymentThatReplacesAnotherTakesOverItsRest) {
   EXPECT_EQ(folded.terms[1].starts_at, Day(10));
   EXPECT_FALSE(folded.terms[1].replaced);
   // By another of its names, and told again, it is the same.
+  EXPECT_EQ(Projected(Facts{year, Replacing(month, "order_1")}).terms,
+            folded.terms);
   Facts by_alias = {year, Replacing(month, "order_1"), month,
                     Failed(Day(39), "tx_3")};
   EXPECT_EQ(Projected(by_alias).terms, folded.terms);
@@ -663,6 +666,11 @@ TEST(FoldCases, C063_APaymentThatReplacesAnotherTakesOverItsRest) {
   EXPECT_FALSE(
       Projected(Facts{year, Replacing(month, "tx_9")}).terms[0].replaced);
   EXPECT_TRUE(EndsAt(Facts{Replacing(year, "order_1")}, Day(366)));
+  // Its leeway waited for a renewal that never comes.
+  EXPECT_TRUE(EndsAt(
+      Facts{year, Replacing(Paid(Day(9), "tx_2", Day(365), Day(395)), "tx_1"),
+            Refunded(Day(10), "tx_2", "re_1")},
+      Day(365)));
   // A need for grace ends with it, though the end is no later than before.
   EXPECT_EQ(Folded(Facts{year, Failed(Day(5), "tx_3", Day(8)), month}).status,
             Status::kActive);
@@ -792,6 +800,14 @@ TEST(FoldCases, S4_3_AnExtensionGivenAfterTheMoveStaysWhereItWasGiven) {
                            Stacked(Paid(Day(1), "o_2", Day(35), Day(37))),
                            Extended(Day(4), Day(20))},
                      Day(20)));
+  // Nor does one move that another end decided, here that of a lifetime.
+  EXPECT_TRUE(EndsAt(
+      Facts{Paid(Day(0), "in_1", Day(9), Day(11)),
+            Refunded(Day(1), "in_1", "re_1"),
+            LifetimePaid(Day(12), "in_2", Day(5)), Ended(Day(12), Day(12)),
+            Stacked(Paid(Day(13), "in_3", Day(5), Day(6))),
+            Extended(Day(14), Day(15))},
+      Day(15)));
 }
 
 TEST(FoldCases, C059_ATermTakenBackBeforeItBeganLeavesTheOthers) {

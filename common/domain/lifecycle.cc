@@ -233,8 +233,7 @@ Transition Advance(const std::optional<SubscriptionState>& before,
   }
   if (IsLive(was.status) && IsLive(is.status) && end &&
       (was.lifetime || was.AccessUntil() > end) &&
-      !announcer.HasTold({"renewed", "extended", "past_due", "entered_grace",
-                          "cancel_scheduled"})) {
+      !announcer.HasTold({"past_due", "cancel_scheduled"})) {
     // Whoever keeps the end that was told before has to hear of this one.
     const std::string old_end =
         was.lifetime ? "never"
