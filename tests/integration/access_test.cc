@@ -11,6 +11,7 @@
 #include "services/entitlement/access_store.h"
 #include "services/entitlement/check_access.h"
 #include "services/entitlement/convert.h"
+#include "services/entitlement/quota_balances.h"
 #include "tests/integration/rows.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_database.h"
@@ -379,6 +380,34 @@ TEST_F(Access, AnOperatorsUpdateIsSeenAtOnce) {
       "UPDATE subscription SET expires_at = tenure_now() - interval '1 "
       "second'");
   EXPECT_EQ(Say(live_->Check("u1")), "no ended");
+}
+
+// Regression: an error, because no bigint holds the sum.
+TEST_F(Access, QuotaBeyondTheLargestNumberIsTheLargestNumber) {
+  ASSERT_OK(AddSubscriptions(
+      *session_, 1, kColumns,
+      "'ACTIVE', tenure_now() - interval '1 day', tenure_now() + interval '1 "
+      "day'"));
+  Exec(
+      "WITH q AS (INSERT INTO quota_schedule (subscription_id, meter, term_no, "
+      "term_key, period_no, amount, scheduled_at, status, settled_at) SELECT "
+      "s.id, 'tokens', 0, 'in_1', i, 9223372036854775807, tenure_now(), "
+      "'RELEASED', tenure_now() FROM subscription s, generate_series(1, 2) i "
+      "RETURNING *) INSERT INTO quota_grant (subscription_id, meter, "
+      "schedule_id, amount, remaining) SELECT subscription_id, meter, id, "
+      "amount, amount FROM q");
+  db::PoolOptions options;
+  options.size = 1;
+  options.connection.conninfo = database_->conninfo();
+  db::Pool pool(options);
+  entitlement::QuotaBalances balances(pool, "live");
+
+  ASSERT_OK_AND_ASSIGN(const entitlement::QuotaAnswer answer,
+                       balances.Read("u1", "tokens"));
+
+  ASSERT_EQ(answer.balances.size(), 1u);
+  EXPECT_EQ(answer.balances[0].remaining, 9223372036854775807);
+  EXPECT_EQ(answer.balances[0].released, 9223372036854775807);
 }
 
 TEST_F(Access, C069_R2_D5_AMissingEndIsRefusedWithoutTheLifetimeFlag) {

@@ -1,5 +1,6 @@
 -- What a subject has left by meter: grants and plans of the subscriptions that give access now, by the same instants that
--- decide access. One row always comes back, because it carries the instant. $3: a meter, or '' for all.
+-- decide access. A sum that no bigint holds is the largest one. One row always comes back, because it carries the instant.
+-- $3: a meter, or '' for all.
 WITH valid AS (
   SELECT s.id
     FROM subject u
@@ -10,7 +11,8 @@ WITH valid AS (
      AND (s.lifetime OR s.access_until > tenure_now())
      AND (s.pause_at IS NULL OR s.pause_at > tenure_now())),
 granted AS (
-  SELECT g.meter, sum(g.remaining)::bigint AS remaining, sum(g.amount)::bigint AS released
+  SELECT g.meter, least(sum(g.remaining), 9223372036854775807)::bigint AS remaining,
+         least(sum(g.amount), 9223372036854775807)::bigint AS released
     FROM quota_grant g
    WHERE g.subscription_id IN (SELECT id FROM valid) AND ($3 = '' OR g.meter = $3)
    GROUP BY g.meter),
