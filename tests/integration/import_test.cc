@@ -186,6 +186,77 @@ TEST_F(ImportTest, ErrorsNameFileLineAndColumnAndTheRestIsImported) {
             "u1 u18");
 }
 
+// Regression: each became the last instant of the year 9999, or another one.
+TEST_F(ImportTest, C070_AnInstantOfNoYearIsRefused) {
+  std::string rows = "subject,plan,expires_at\n";
+  const std::string kOdd[] = {
+      "infinite-future",       "infinite-past",
+      "12027-01-31T10:00:00Z", "27-01-31T10:00:00Z",
+      "-2027-01-31T10:00:00Z", "9999-12-31T23:59:59-01:00",
+      " infinite-future",      "0000-12-31T00:00:00Z"};
+  for (const std::string& odd : kOdd)
+    absl::StrAppend(&rows, "u,pro,", odd, "\n");
+  rows += "u,pro,9999-12-31T23:59:59Z\n";
+
+  const Finished done = Import(rows);
+
+  EXPECT_THAT(done.output, HasSubstr("9 rows read: 1 imported, 0 known "
+                                     "already, 8 failed"));
+  for (const std::string& odd : kOdd) {
+    EXPECT_THAT(done.output, HasSubstr(absl::StrCat("expires_at: '", odd,
+                                                    "' is not RFC 3339")));
+  }
+}
+
+// Regression: it was passed over at the start of a row.
+TEST_F(ImportTest, ACarriageReturnAloneIsAnErrorWhereverItStands) {
+  const Finished done = Import(
+      "subject,plan,expires_at\r\n"
+      "\ru1,pro,2099-01-01T00:00:00Z\r\n"
+      "\r\n"
+      "\r\ru2,pro,2099-01-01T00:00:00Z\n"
+      "u3,pro,2099-01-01T00:00:00Z\r\n\r");
+
+  EXPECT_THAT(done.output,
+              HasSubstr(":2: a carriage return without a line feed"));
+  EXPECT_THAT(done.output,
+              HasSubstr(":4: a carriage return without a line feed"));
+  EXPECT_THAT(done.output, HasSubstr("3 rows read: 1 imported, 0 known "
+                                     "already, 2 failed"));
+}
+
+// Regression: the file was emptied before it was read.
+TEST_F(ImportTest, TheErrorsAreNotWrittenOverTheRows) {
+  const std::string rows =
+      "subject,plan,expires_at\nu1,pro,2099-01-01T00:00:00Z\n";
+  const Finished done = Import(rows, "csv", {"--errors", File("rows")});
+
+  EXPECT_EQ(done.status.code, 1);
+  EXPECT_THAT(done.output, HasSubstr("is the file to import"));
+  std::ifstream file(File("rows"));
+  std::stringstream text;
+  text << file.rdbuf();
+  EXPECT_EQ(text.str(), rows);
+}
+
+// Regression: the batch was larger than a message may be, and the import ended.
+TEST_F(ImportTest, ABatchOfRowsThatAreTooLongFailsRowByRow) {
+  std::string rows = "subject,plan,expires_at\n";
+  for (int i = 0; i < 99; ++i) {
+    absl::StrAppend(&rows, std::string(60'000, 'x'),
+                    ",pro,2099-01-01T00:00:00Z\n");
+  }
+  rows += "u,pro,2099-01-01T00:00:00Z\n";
+
+  const Finished done = Import(rows);
+
+  EXPECT_EQ(done.status.code, kSomeRowsFailed);
+  EXPECT_THAT(done.output,
+              HasSubstr(":100: subject: must be at most 255 bytes"));
+  EXPECT_THAT(done.output, HasSubstr("100 rows read: 1 imported, 0 known "
+                                     "already, 99 failed"));
+}
+
 TEST_F(ImportTest, ANdjsonFileHasOneObjectALine) {
   const Finished done = Import(
       "{\"subject\": \"u1\", \"plan\": \"pro\", \"starts_at\": "

@@ -5,10 +5,13 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <thread>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -39,6 +42,8 @@ constexpr absl::Duration kBatchDeadline = absl::Minutes(1);
 constexpr int kMaxTries = 12;
 constexpr absl::Duration kFirstWait = absl::Milliseconds(200);
 constexpr absl::Duration kLongestWait = absl::Seconds(10);
+// Of a value that is wrong.
+constexpr size_t kLongestShown = 80;
 // Between two lines of progress, on a terminal and elsewhere.
 constexpr absl::Duration kBarPeriod = absl::Milliseconds(200);
 constexpr absl::Duration kLinePeriod = absl::Seconds(5);
@@ -79,15 +84,24 @@ std::optional<RowError> ToRequest(const ImportOptions& options,
   const auto instant =
       [](const std::string& text,
          google::protobuf::Timestamp* out) -> std::optional<std::string> {
-    absl::Time time;
-    std::string error;
-    if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
-      return absl::StrCat("'", text,
+    const std::optional<absl::Time> time = ReadInstant(text);
+    if (!time) {
+      return absl::StrCat("'", text.substr(0, kLongestShown),
                           "' is not RFC 3339 (2027-01-31T10:00:00Z)");
     }
-    *out = ToProto(time);
+    *out = ToProto(*time);
     return std::nullopt;
   };
+  // The service refuses longer ones too; here, so that a batch of them is not
+  // larger than a message may be.
+  for (const auto& [column, text, most] :
+       {std::tuple("subject", &row.subject, size_t{255}),
+        std::tuple("plan", &row.plan, size_t{127}),
+        std::tuple("external_key", &row.external_key, size_t{255})}) {
+    if (text->size() > most) {
+      return RowError{column, absl::StrCat("must be at most ", most, " bytes")};
+    }
+  }
   request->set_subject(row.subject);
   request->set_plan(row.plan);
   if (!row.starts_at.empty()) {
@@ -334,6 +348,12 @@ absl::StatusOr<Totals> RunImport(const ImportOptions& options) {
                                                      : ImportFormat::kNdjson));
   std::FILE* errors = nullptr;
   if (!options.errors_file.empty()) {
+    std::error_code unknown;
+    if (std::filesystem::equivalent(options.errors_file, options.file,
+                                    unknown)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          options.errors_file, ": is the file to import; name another one"));
+    }
     errors = std::fopen(options.errors_file.c_str(), "w");
     if (errors == nullptr) {
       return absl::InvalidArgumentError(

@@ -224,12 +224,17 @@ class CsvReader : public SourceReader {
   // the reading goes on behind the line on which it was noticed.
   bool ReadRecord(std::vector<std::string>* fields, int64_t* line,
                   std::optional<RowError>* error) {
-    while (source_->Peek() == '\n' || source_->Peek() == '\r') {
-      const bool carriage_return = source_->Get() == '\r';
-      if (carriage_return && source_->Peek() != '\n') break;
-    }
     fields->clear();
     *line = source_->line();
+    while (source_->Peek() == '\n' || source_->Peek() == '\r') {
+      if (source_->Get() == '\r' && source_->Peek() != '\n' &&
+          source_->Peek() != ByteSource::kEnd) {
+        *error = RowError{"", "a carriage return without a line feed"};
+        SkipLine();
+        return true;
+      }
+      *line = source_->line();
+    }
     if (source_->Peek() == ByteSource::kEnd) return false;
     size_t bytes = 0;
     std::string field;

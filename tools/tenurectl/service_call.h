@@ -4,12 +4,16 @@
 #include <google/protobuf/util/json_util.h>
 #include <grpcpp/grpcpp.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstdio>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
@@ -83,16 +87,36 @@ absl::Status CallAndPrint(const std::string& address,
   return absl::OkStatus();
 }
 
-// Reads an instant as people write it: RFC 3339. `what` names it in the error.
+// Reads an instant as people write it: RFC 3339, in the years 1 to 9999.
+// nullopt for anything else: the library also takes "infinite-future", years of
+// two digits and of five, which would become other instants on their way
+// (C070).
+inline std::optional<absl::Time> ReadInstant(const std::string& text) {
+  const auto is_digit = [](unsigned char c) { return absl::ascii_isdigit(c); };
+  if (text.size() < 20 ||
+      !std::all_of(text.begin(), text.begin() + 4, is_digit) ||
+      text[4] != '-') {
+    return std::nullopt;
+  }
+  absl::Time time;
+  if (!absl::ParseTime(absl::RFC3339_full, text, &time, nullptr)) {
+    return std::nullopt;
+  }
+  const int64_t year = absl::ToCivilYear(time, absl::UTCTimeZone()).year();
+  if (year < 1 || year > 9999) return std::nullopt;
+  return time;
+}
+
+// ReadInstant, `what` naming it in the error.
 inline absl::StatusOr<absl::Time> ParseInstant(absl::string_view what,
                                                const std::string& text) {
-  absl::Time time;
-  std::string error;
-  if (!absl::ParseTime(absl::RFC3339_full, text, &time, &error)) {
+  const std::optional<absl::Time> time = ReadInstant(text);
+  if (!time) {
     return absl::InvalidArgumentError(
-        absl::StrCat(what, ": ", text, " is not RFC 3339: ", error));
+        absl::StrCat(what, ": ", text, " is not RFC 3339 in the years 1 to ",
+                     "9999 (2027-01-31T10:00:00Z)"));
   }
-  return time;
+  return *time;
 }
 
 }  // namespace tenure::tenurectl
