@@ -1293,6 +1293,82 @@ TEST(FoldProperty, C068_AnOperatorsExtensionGivesAccessToItsInstant) {
   EXPECT_GT(seen, 0);
 }
 
+// Whatever came before, the newest facts do exactly what they say.
+TEST(FoldProperty, TheNewestFactDoesWhatItSays) {
+  ForEveryHistory("the newest fact", [](const History& history) {
+    absl::Time now = Day(0);
+    for (const OrderedFact& fact : history.facts) {
+      now = std::max(now, fact.order.order_at);
+    }
+    const FoldState state = FoldedState(history.facts);
+    const auto then = [&](const std::vector<Fact>& facts) {
+      FoldState after = state;
+      for (size_t i = 0; i < facts.size(); ++i) {
+        EXPECT_THAT(Step(Ordered(absl::StrCat("zz_", i), facts[i]), after),
+                    test::IsOk());
+      }
+      return Project(after);
+    };
+    const auto at = [&](int hours) { return now + absl::Hours(hours); };
+    const Projection is = Project(state);
+
+    // A dispute that suspends nothing.
+    const Subscription disputed =
+        then({DisputeOpened(at(1), "in_1", false)}).subscription;
+    REQUIRE_THAT(disputed.status == is.subscription.status);
+    REQUIRE_THAT(disputed.pause_at == is.subscription.pause_at);
+    // Grace is stamped once, leeway ends with the failure, both with the
+    // payment.
+    const Fact failed = Failed(at(1), "in_new", at(30));
+    const Fact again = Failed(at(2), "in_new", at(60));
+    const Subscription due = then({failed}).subscription;
+    if (due.status == Status::kPastDue) {
+      REQUIRE_THAT(!due.leeway_until, Text(due));
+      if (due.grace_period_ends_at) {
+        REQUIRE_THAT(then({failed, again}).subscription.grace_period_ends_at ==
+                     due.grace_period_ends_at);
+      }
+    }
+    const absl::Time end =
+        std::max(is.subscription.expires_at.value_or(at(2)), at(2));
+    const Projection paid =
+        then({failed, Paid(at(2), "in_new", end, end + absl::Hours(24))});
+    REQUIRE_THAT(state.unpaid() || !paid.subscription.grace_period_ends_at,
+                 Text(paid.subscription));
+    // What the provider takes back is what it was paid.
+    const Projection revoked = then({Revoked(at(1))});
+    for (size_t i = 0; i < is.terms.size(); ++i) {
+      REQUIRE_THAT(is.terms[i].internal
+                       ? revoked.terms[i].taken_back == is.terms[i].taken_back
+                       : revoked.terms[i].taken_back);
+    }
+    // An operator's end ends all.
+    const Subscription ended =
+        then({ByOperator(Ended(at(1), at(1)))}).subscription;
+    REQUIRE_THAT(ended.status == Status::kCanceled ||
+                 ended.status == Status::kRevoked);
+    REQUIRE_THAT(!ended.lifetime);
+    REQUIRE_THAT(!ended.expires_at || *ended.expires_at <= at(1), Text(ended));
+    // An operator's notice keeps the time up to it, whoever ends it first.
+    const Fact notice = ByOperator(CancelScheduled(at(1)));
+    REQUIRE_THAT(then({notice, Ended(at(2), at(2))}).subscription.expires_at ==
+                 then({notice}).subscription.expires_at);
+    // A plan is in force at its instant.
+    REQUIRE_THAT(then({PlanChanged(at(1), "new", at(2)), Transferred(at(2), 9)})
+                     .subscription.plan == "new");
+    // What was given for a payment goes with it.
+    std::vector<Fact> all_back = {Extended(at(1), end + absl::Hours(99))};
+    for (size_t i = 0; i < is.terms.size(); ++i) {
+      all_back.push_back(
+          Refunded(at(2), is.terms[i].payment_key, absl::StrCat("re_new_", i)));
+    }
+    for (const PaidTerm& term : then(all_back).terms) {
+      REQUIRE_THAT(term.taken_back, term.payment_key);
+    }
+    return std::string();
+  });
+}
+
 TEST(FoldProperty, AccessNeverComesBackByTimeAlone) {
   ForEveryHistory("monotone in time", [](const History& history) {
     const Subscription s = Folded(history.facts);
