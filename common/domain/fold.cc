@@ -605,7 +605,7 @@ class Stepping {
   }
 
   void Apply(const pb::Created& created) {
-    NameFirstPlan();
+    NameFirstPlan(at_, !s_.payments().empty());
     Begin(Micros(created.has_starts_at(), created.starts_at()),
           Micros(created.has_trial_ends_at(), created.trial_ends_at()));
   }
@@ -626,7 +626,7 @@ class Stepping {
     if (snapshot.read_back()) SettleTies();
     const std::string& state = snapshot.provider_state();
     if (s_.plan().name().empty()) {
-      NameFirstPlan();
+      NameFirstPlan(at_, !s_.payments().empty());
     } else if (!fact_.plan().empty()) {
       ChangePlan(at_);
     }
@@ -830,7 +830,7 @@ class Stepping {
       ClearUnpaid();
     }
     if (s_.plan().name().empty()) {
-      NameFirstPlan();
+      NameFirstPlan(from, /*bought_before=*/s_.payments_size() > 1);
     } else {
       ChangePlan(from);
     }
@@ -1153,9 +1153,12 @@ class Stepping {
     *s_.mutable_plan() = plan;
   }
 
-  void NameFirstPlan() {
+  // Facts of earlier versions named no plan: what was bought before this one
+  // brings nothing of it.
+  void NameFirstPlan(int64_t effective_at, bool bought_before) {
     if (PlanName().empty() || !s_.plan().name().empty()) return;
-    NamePlan(*s_.mutable_plan(), at_);
+    s_.set_bought_before_plan(bought_before);
+    NamePlan(*s_.mutable_plan(), effective_at);
   }
 
   // The fact's plan is in force from `effective_at` on: what is bought decides.
@@ -1355,7 +1358,7 @@ Projection Project(const FoldState& s) {
     projection.plans.push_back({s.next_plan().name(), s.next_plan().revision(),
                                 At(s.next_plan().effective_at())});
   }
-  if (!projection.plans.empty()) {
+  if (!projection.plans.empty() && !s.bought_before_plan()) {
     projection.plans.front().from = absl::InfinitePast();
   }
   out.needs_reconcile = s.needs_reconcile() || IsTie(s);

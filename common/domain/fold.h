@@ -89,7 +89,8 @@ struct PaidTerm {
   friend bool operator==(const PaidTerm&, const PaidTerm&) = default;
 };
 
-// A plan revision and since when; the first has always been.
+// A plan revision and since when; the first has always been, unless something
+// was bought before any fact named a plan.
 struct PlanInForce {
   std::string name;
   int64_t revision = 0;

@@ -1034,6 +1034,12 @@ absl::StatusOr<bool> RefoldLocked(db::Transaction& tx,
   std::vector<Fact> moves;
   ASSIGN_OR_RETURN(const std::optional<domain::Plan> latest,
                    FindPlan(tx, folded.plan.name));
+  // What has ended grants nothing; it keeps the revision it ended under.
+  const domain::Status status = folded.state.subscription.status;
+  const bool over = status == domain::Status::kExpired ||
+                    status == domain::Status::kCanceled ||
+                    status == domain::Status::kRevoked;
+  if (over) return false;
   if (latest && latest->revision != folded.plan.revision) {
     moves.emplace_back().mutable_plan_changed()->set_plan(latest->name);
   }

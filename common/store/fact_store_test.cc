@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/proto_time.h"
@@ -798,6 +799,41 @@ TEST_F(FactStoreTest, AnEmptyNameOfAPaymentIsNone) {
   paid.mutable_paid()->add_aliases("");
   Tell("evt_1", "sub_1", "price_basic", {paid});
   EXPECT_EQ(Scalar("SELECT status FROM subscription"), "ACTIVE");
+}
+
+// A row of the binary before, whose facts name no plan.
+TEST_F(FactStoreTest, AFirstNamedPlanBringsNothingToWhatWasBoughtBefore) {
+  Tell("evt_1", "sub_1", "price_basic",
+       {Paid(0, "in_1", -60, -30), Paid(0.1, "in_2", -30, 9)});
+  ASSERT_OK(
+      session_->Exec("UPDATE subscription SET fold_revision = 1;"
+                     "DELETE FROM subscription_fold"));
+  for (const std::string key : {"in_1", "in_2"}) {
+    ASSERT_OK_AND_ASSIGN(
+        const std::string hex,
+        session_->Scalar("SELECT encode(body, 'hex') FROM subscription_fact"
+                         " WHERE money_key = '" +
+                         key + "'"));
+    Fact fact;
+    ASSERT_TRUE(fact.ParseFromString(absl::HexStringToBytes(hex)));
+    fact.clear_plan();
+    ASSERT_OK(session_->Exec(
+        "UPDATE subscription_fact SET body ="
+        " decode($1, 'hex') WHERE money_key = $2",
+        {absl::BytesToHexString(fact.SerializeAsString()), key}));
+  }
+  Tell("evt_3", "sub_1", "price_pro", {Paid(9, "in_3", 9, 39)});
+  EXPECT_EQ(Scalar("SELECT string_agg(term_no || ' ' || status, ', ')"
+                   " FROM quota_schedule"),
+            "3 RELEASED");
+}
+
+TEST_F(FactStoreTest, R5_RefoldLeavesWhatHasEndedOnItsRevision) {
+  Tell("evt_1", "sub_1", "price_pro", {Paid(0, "in_1", 0, 5)});
+  catalog::v1::Catalog catalog = Catalog();
+  catalog.mutable_plans(1)->add_features()->set_name("api");
+  ASSERT_OK(ApplyCatalog(*pool_, catalog));
+  EXPECT_EQ(RefoldAll("pro", RefoldMode::kDiff).different, 0);
 }
 
 // ---- Refold ----
