@@ -82,9 +82,11 @@ std::string CompleteConninfo(const ConnectionOptions& options) {
   return text;
 }
 
-// The driver's text goes to the log only, once, here.
+// The driver's text goes to the log only, once, here. Of what the server says
+// the first line: the ones behind it show the row, and rows hold names (D14).
 void LogSqlError(absl::string_view statement, absl::string_view sqlstate,
                  absl::string_view text) {
+  if (!absl::StartsWith(sqlstate, "08")) text = text.substr(0, text.find('\n'));
   log::Warning(
       "sql error",
       {{"statement", statement}, {"sqlstate", sqlstate}, {"detail", text}});

@@ -155,6 +155,18 @@ class PoolTest : public ::testing::Test {
   std::unique_ptr<Session> control_;
 };
 
+TEST_F(PoolTest, D14_TheLogShowsNoRow) {
+  Pool pool(Options(1));
+  ASSERT_OK(pool.Execute(kInsert, MakeParams(424242)));
+  ::testing::internal::CaptureStderr();
+  const absl::Status again = pool.Execute(kInsert, MakeParams(424242)).status();
+  const std::string text = ::testing::internal::GetCapturedStderr();
+
+  EXPECT_EQ(SqlStateOf(again), "23505");
+  EXPECT_THAT(text, HasSubstr("duplicate key value violates"));
+  EXPECT_THAT(text, Not(HasSubstr("424242")));
+}
+
 TEST_F(PoolTest, ReusesASessionAndItsPreparedStatements) {
   Pool pool(Options(4));
   for (int i = 0; i < 3; ++i) EXPECT_THAT(pool.Execute(kOne), IsOk());
