@@ -203,6 +203,7 @@ absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
   for (const auto& [batch, destination] : resolved) {
     ASSIGN_OR_RETURN(const store::AppliedFacts applied,
                      store::Apply(tx, batch, destination));
+    recorded->subscription_ids.push_back(applied.subscription_id);
     if (applied.changed) recorded->state = EventState::kApplied;
   }
   return absl::OkStatus();
@@ -305,7 +306,7 @@ absl::Status InboxStore::Settle(db::Transaction& tx,
                db::MakeParams(recorded.event_id, EventStateName(recorded.state),
                               recorded.reason,
                               WaitMicroseconds(recorded.state, attempt_count),
-                              error))
+                              error, recorded.subscription_ids))
       .status();
 }
 

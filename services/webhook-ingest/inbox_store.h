@@ -35,6 +35,8 @@ struct RecordedEvent {
   EventState state = EventState::kReceived;
   // Snake case; why it is ignored, parked or quarantined.
   std::string reason;
+  // Those its facts are about, when it was applied.
+  std::vector<int64_t> subscription_ids;
   // An earlier delivery had stored it; this one changed nothing.
   bool duplicate = false;
 };

@@ -543,6 +543,11 @@ absl::Status SubscriptionWrites::BatchGrant(
       for (const std::string& subject : subjects) {
         RETURN_IF_ERROR(HoldSubject(tx, subject).status());
       }
+      // Creation in the order of the keys that two batches could share (R8).
+      std::stable_sort(fresh.begin(), fresh.end(),
+                       [](const Work* a, const Work* b) {
+                         return a->grant.external_key < b->grant.external_key;
+                       });
       for (const Work* one : fresh) {
         const store::RequestKey& key = one->row->key;
         ASSIGN_OR_RETURN(const store::AppliedFacts applied,

@@ -1249,22 +1249,25 @@ TEST_F(SubscriptionsTest, D14_ErasureForgetsThePersonAndKeepsTheLedger) {
   EXPECT_EQ(Scalar(ledger), ledger_before);
   EXPECT_EQ(Scalar("SELECT count(*) FROM subject WHERE erased_at IS NOT NULL"),
             "1");
+  const auto expect_nowhere = [&] {
+    ASSERT_OK_AND_ASSIGN(
+        const SqlRows tables,
+        session_->Exec(
+            "SELECT quote_ident(relname) FROM pg_class WHERE "
+            "relnamespace = 'public'::regnamespace AND relkind = 'r'"));
+    for (const SqlRow& table : tables) {
+      EXPECT_EQ(
+          Scalar(absl::StrCat("SELECT count(*) FROM ", *table[0],
+                              " t WHERE position($1 IN t::text) > 0 OR "
+                              "position(encode(convert_to($1, 'UTF8'), 'hex') "
+                              "IN t::text) > 0"),
+                 {kName}),
+          "0")
+          << *table[0];
+    }
+  };
   // The name is in no column of any table.
-  ASSERT_OK_AND_ASSIGN(
-      const SqlRows tables,
-      session_->Exec(
-          "SELECT quote_ident(relname) FROM pg_class WHERE "
-          "relnamespace = 'public'::regnamespace AND relkind = 'r'"));
-  for (const SqlRow& table : tables) {
-    EXPECT_EQ(
-        Scalar(absl::StrCat("SELECT count(*) FROM ", *table[0],
-                            " t WHERE position($1 IN t::text) > 0 OR "
-                            "position(encode(convert_to($1, 'UTF8'), 'hex') IN "
-                            "t::text) > 0"),
-               {kName}),
-        "0")
-        << *table[0];
-  }
+  expect_nowhere();
 
   // A repeat gets the same answer; it erases nobody anew.
   ASSERT_OK_AND_ASSIGN(const pb::EraseSubjectResponse again,
@@ -1286,6 +1289,8 @@ TEST_F(SubscriptionsTest, D14_ErasureForgetsThePersonAndKeepsTheLedger) {
   EXPECT_EQ(stack_->Deliver(Invoice(kName, 1).Body()).status, 200);
   EXPECT_FALSE(HasAccess(erased.pseudonym()));
   EXPECT_FALSE(HasAccess(kName));
+  // Nor is what it says of the person kept.
+  expect_nowhere();
   EXPECT_EQ(Scalar("SELECT count(*) FROM customer_link"), "1");
   auto relink = NewRequest<pb::LinkCustomerRequest>();
   relink.set_route("stripe");
@@ -1607,6 +1612,50 @@ TEST_F(SubscriptionsTest, BatchesThatOverlapGrantEachRowOnce) {
   for (std::thread& thread : threads) thread.join();
 
   EXPECT_EQ(Scalar("SELECT count(*) FROM subscription"), absl::StrCat(kRows));
+}
+
+// Regression: they made the rows in the order of their own requests.
+TEST_F(SubscriptionsTest, R8_BatchesThatNameTheSameKeysDoNotDeadlock) {
+  constexpr int kRounds = 20;
+  constexpr int kRows = 60;
+  Barrier barrier(2);
+  std::vector<std::thread> threads;
+  for (const bool backwards : {false, true}) {
+    threads.emplace_back([&, backwards] {
+      for (int round = 0; round < kRounds; ++round) {
+        pb::BatchGrantRequest batch;
+        for (int i = 0; i < kRows; ++i) {
+          pb::GrantRequest& grant = *batch.add_grants();
+          grant = NewGrant("u1");
+          const int request = backwards ? kRows - i : i;
+          grant.mutable_context()->set_request_id(
+              absl::StrCat(backwards, "/", round, "/", 100 + request));
+          grant.set_external_key(absl::StrCat(round, "/", 100 + i));
+        }
+        if (!barrier.ArriveAndWait()) return;
+        const auto answer = Call(&pb::Subscriptions::Stub::BatchGrant, batch);
+        EXPECT_OK(answer);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(Scalar("SELECT count(*) FROM subscription"),
+            absl::StrCat(kRounds * kRows));
+
+  // What the server counted is told when its sessions end.
+  stub_.reset();
+  server_.reset();
+  sandbox_stub_.reset();
+  sandbox_server_.reset();
+  service_.reset();
+  sandbox_.reset();
+  stack_.reset();
+  EXPECT_OK(session_->AwaitTrue(
+      "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = "
+      "current_database() AND backend_type = 'client backend'"));
+  EXPECT_EQ(Scalar("SELECT deadlocks FROM pg_stat_database WHERE datname = "
+                   "current_database()"),
+            "0");
 }
 
 }  // namespace

@@ -5,5 +5,11 @@ UPDATE provider_event
    SET status = $2, reason = $3, attempt_count = attempt_count + 1,
        next_attempt_at = tenure_now() + $4::bigint * interval '1 microsecond',
        processed_at = CASE WHEN $4::bigint IS NULL THEN tenure_now() END,
-       last_error = $5
+       last_error = $5,
+       -- A provider may go on about an erased person for months: what it says is not kept (D14). $6: the subscriptions that
+       -- the event is about.
+       body = CASE WHEN $4::bigint IS NULL AND EXISTS (SELECT FROM subscription s
+                                                         JOIN subject u ON u.id = s.subject_id
+                                                        WHERE s.id = ANY ($6::bigint[]) AND u.erased_at IS NOT NULL)
+                   THEN NULL ELSE body END
  WHERE id = $1 AND status IN ('received', 'parked', 'failed')
