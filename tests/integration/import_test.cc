@@ -473,6 +473,34 @@ TEST_F(ImportTest, ATerminalShowsABarThatLeavesNothingBehind) {
 
 // ---- tenurectl subscription ----
 
+// Regression: commands that were not chosen took the variable, for all of them.
+TEST_F(ImportTest, AFlagOfTenurectlWinsOverTheEnvironment) {
+  const auto exported = [](std::vector<std::string> args,
+                           const std::string& conninfo) {
+    args.insert(args.begin(), {"catalog", "export"});
+    const absl::StatusOr<Finished> done =
+        RunToEnd(Tenurectl(), args, {{"TENURE_DATABASE_CONNINFO", conninfo}});
+    return done.ok() ? done->output : std::string(done.status().message());
+  };
+  const std::string nowhere = "host=127.0.0.1 port=1";
+  EXPECT_THAT(exported({"--conninfo", database_->conninfo()}, nowhere),
+              HasSubstr("name: \"pro\""));
+  EXPECT_THAT(exported({}, database_->conninfo()), HasSubstr("name: \"pro\""));
+  EXPECT_THAT(exported({}, ""), HasSubstr("--conninfo is required"));
+
+  ASSERT_OK_AND_ASSIGN(const Finished granted,
+                       RunToEnd(Tenurectl(),
+                                {"subscription", "grant", "--address",
+                                 cluster_->Address("ingest_grpc"), "--subject",
+                                 "u1", "--plan", "pro", "--term", "1 month",
+                                 "--reason", "test", "--actor", "ann"},
+                                {{"USER", "bob"}}));
+  ASSERT_TRUE(granted.status.ok()) << granted.output;
+  EXPECT_EQ(Scalar("SELECT string_agg(DISTINCT actor, ' ') FROM "
+                   "subscription_fact"),
+            "ann");
+}
+
 TEST_F(ImportTest, EachCommandOfTenurectlSubscriptionDoesItsCall) {
   const auto ok = [this](std::vector<std::string> args,
                          const std::string& part) {

@@ -1,17 +1,29 @@
 #ifndef TENURE_TOOLS_TENURECTL_COMMANDS_H_
 #define TENURE_TOOLS_TENURECTL_COMMANDS_H_
 
+#include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <functional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace CLI {
-class App;
-}
-
 namespace tenure::tenurectl {
+
+// Gives the value of an option from an environment variable, where it is set
+// and the command line does not say otherwise. Not by CLI11's envname(): that
+// looks at the commands which are not chosen, too, and several of them write to
+// the same value, so that the variable would win over the flag.
+inline void TakeFromEnvironment(CLI::Option* option, const char* variable,
+                                std::string* value) {
+  option->description(option->get_description() + " (environment: " + variable +
+                      ")");
+  const char* text = std::getenv(variable);
+  if (text == nullptr || *text == '\0') return;
+  *value = text;
+  option->required(false);
+}
 
 // What the command line asks for.
 using Command = std::function<absl::Status()>;

@@ -405,9 +405,11 @@ void AddImportCommand(CLI::App* root, Command* chosen, ExitCodes* codes) {
                       "also writes the errors of rows to this file");
   command->add_option("--reason", options.reason, "why, for the record")
       ->capture_default_str();
-  command->add_option("--actor", options.actor, "who does it, for the record")
-      ->envname("USER")
-      ->default_str("operator");
+  TakeFromEnvironment(
+      command
+          ->add_option("--actor", options.actor, "who does it, for the record")
+          ->default_str("operator"),
+      "USER", &options.actor);
   command
       ->add_option("--concurrency", options.concurrency,
                    "batches under way at once")

@@ -28,14 +28,15 @@ constexpr int kDiffers = 1;
 constexpr int kDiffFailed = 2;
 
 void AddDatabaseOptions(CLI::App* app, DatabaseOptions* options) {
-  app->add_option("--conninfo", options->conninfo,
-                  "libpq connection string of the database, without a "
-                  "password")
-      ->envname("TENURE_DATABASE_CONNINFO")
-      ->required();
-  app->add_option("--password-file", options->password_file,
-                  "file that holds the database password")
-      ->envname("TENURE_DATABASE_PASSWORD_FILE");
+  TakeFromEnvironment(
+      app->add_option("--conninfo", options->conninfo,
+                      "libpq connection string of the database, without a "
+                      "password")
+          ->required(),
+      "TENURE_DATABASE_CONNINFO", &options->conninfo);
+  TakeFromEnvironment(app->add_option("--password-file", options->password_file,
+                                      "file that holds the database password"),
+                      "TENURE_DATABASE_PASSWORD_FILE", &options->password_file);
 }
 
 void AddMigrate(CLI::App* root, Command* chosen) {
@@ -114,9 +115,11 @@ void AddRefold(CLI::App* root, Command* chosen, ExitCodes* codes) {
   command->add_option("--after-id", refold.after_id,
                       "only ids above this: where an earlier run ended");
   command->add_flag("--write", refold.write, "writes the differences");
-  command->add_option("--actor", refold.actor, "who does it, for the record")
-      ->envname("USER")
-      ->default_str("operator");
+  TakeFromEnvironment(
+      command
+          ->add_option("--actor", refold.actor, "who does it, for the record")
+          ->default_str("operator"),
+      "USER", &refold.actor);
   command->add_option("--reason", refold.reason, "why, for the record")
       ->default_str("refold");
   AddDatabaseOptions(command, &options);
@@ -174,9 +177,10 @@ void AddJob(CLI::App* root, Command* chosen) {
     CLI::App* sub = job->add_subcommand(verb, help);
     AddAddress(sub, &address, "127.0.0.1:50053");
     sub->add_option("NAME", name, "the job")->required();
-    sub->add_option("--actor", actor, "who does it, for the record")
-        ->envname("USER")
-        ->default_str("operator");
+    TakeFromEnvironment(
+        sub->add_option("--actor", actor, "who does it, for the record")
+            ->default_str("operator"),
+        "USER", &actor);
     sub->callback([chosen, run] {
       *chosen = [run] {
         return run(address, name, actor.empty() ? "operator" : actor);

@@ -312,9 +312,10 @@ void AddSubscriptionCommands(CLI::App* root, Command* chosen) {
     CLI::App* command = add(verb, help, run);
     command->add_option("--reason", o.reason, "why, for the record")
         ->required();
-    command->add_option("--actor", o.actor, "who does it, for the record")
-        ->envname("USER")
-        ->default_str("operator");
+    TakeFromEnvironment(
+        command->add_option("--actor", o.actor, "who does it, for the record")
+            ->default_str("operator"),
+        "USER", &o.actor);
     command->add_option(
         "--request-id", o.request_id,
         "repeats the call that had this id, safely; made and printed when "
