@@ -217,6 +217,11 @@ pb::FoldPayment* FindPayment(FoldState& state, absl::string_view key) {
   return nullptr;
 }
 
+// `sum` plus `amount`, at most `limit`, which `sum` does not exceed.
+int64_t AddUpTo(int64_t limit, int64_t sum, int64_t amount) {
+  return amount >= limit - sum ? limit : sum + amount;
+}
+
 // The sum that was given back, never more than was paid.
 int64_t RefundedMinor(const pb::FoldPayment& payment) {
   int64_t sum = 0;
@@ -224,8 +229,7 @@ int64_t RefundedMinor(const pb::FoldPayment& payment) {
   for (const pb::FoldRefund& refund : payment.refunds()) {
     if (refund.reversed()) continue;
     if (refund.full()) return payment.amount_minor();
-    sum += std::min(refund.amount_minor(), payment.amount_minor());
-    sum = std::min(sum, payment.amount_minor());
+    sum = AddUpTo(payment.amount_minor(), sum, refund.amount_minor());
     total = std::max(total, refund.refunded_total_minor());
   }
   return std::min(std::max(sum, total), payment.amount_minor());
@@ -236,9 +240,7 @@ std::optional<int64_t> RefundedAt(const pb::FoldPayment& payment) {
   int64_t sum = 0;
   for (const pb::FoldRefund& refund : payment.refunds()) {
     if (refund.reversed() || refund.keeps_access()) continue;
-    sum =
-        std::min(sum + std::min(refund.amount_minor(), payment.amount_minor()),
-                 payment.amount_minor());
+    sum = AddUpTo(payment.amount_minor(), sum, refund.amount_minor());
     const bool whole =
         payment.amount_minor() > 0 &&
         std::max(sum, refund.refunded_total_minor()) >= payment.amount_minor();

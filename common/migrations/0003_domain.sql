@@ -23,6 +23,11 @@ ALTER TABLE subscription_fact
   ADD COLUMN actor  text NOT NULL DEFAULT '',
   ADD COLUMN reason text NOT NULL DEFAULT '';
 
+-- Whose event it is, by the provider's name for him: to find what an erasure has to empty, and what waits for a link.
+-- NULL in rows of earlier versions and where an event names nobody.
+ALTER TABLE provider_event ADD COLUMN customer_id text COLLATE "C" CHECK (octet_length(customer_id) <= 255);
+CREATE INDEX provider_event_customer ON provider_event (route_id, account, customer_id) WHERE customer_id IS NOT NULL;
+
 -- Names the occurrence: one subscription announces each once (R6). Rows of earlier versions have a random one.
 ALTER TABLE subscription_event
   ADD COLUMN business_key     text COLLATE "C" NOT NULL DEFAULT gen_random_uuid()::text,

@@ -78,6 +78,9 @@ struct ProviderEvent {
   // The provider's account the event belongs to, empty for the only one.
   std::string account;
   bool livemode = true;
+  // The provider's id of the customer that the event is about, also of one that
+  // is ignored; empty when it does not say. Up to 255 bytes.
+  std::string customer_id;
   // The event's own time; order_at of its facts.
   absl::Time occurred_at;
   // Empty for an event that carries nothing for a subscription; `ignored`

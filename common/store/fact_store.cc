@@ -236,8 +236,10 @@ absl::StatusOr<std::string> FindSubject(db::Transaction& tx,
                                                batch.customer_id)));
     if (!linked.empty()) {
       const std::string subject = linked[0].Text("external_id");
+      const bool erased = linked[0].Bool("erased");
       RETURN_IF_ERROR(linked.status());
-      if (!batch.subject.empty() && batch.subject != subject) {
+      // Events go on naming an erased person as before; nobody is made anew.
+      if (!erased && !batch.subject.empty() && batch.subject != subject) {
         *parked = "subject_conflict";
       }
       return subject;
@@ -891,15 +893,20 @@ absl::StatusOr<bool> LinkCustomer(db::Transaction& tx, const Route& route,
                                   absl::string_view account,
                                   absl::string_view customer_id,
                                   const std::string& subject) {
+  ASSIGN_OR_RETURN(const db::Result linked,
+                   tx.Execute(kSelectLinkedSubject,
+                              db::MakeParams(route.id, account, customer_id)));
+  // Not even the subject is made: the customer may be an erased person.
+  if (!linked.empty()) return false;
   ASSIGN_OR_RETURN(const int64_t subject_id, EnsureSubject(tx, subject));
   ASSIGN_OR_RETURN(
       const db::Result inserted,
       tx.Execute(kInsertCustomerLink,
                  db::MakeParams(route.id, account, customer_id, subject_id)));
   if (inserted.affected_rows() == 0) return false;
-  RETURN_IF_ERROR(
-      tx.Execute(kWakeEventsOfUnknownSubjects, db::MakeParams(route.id))
-          .status());
+  RETURN_IF_ERROR(tx.Execute(kWakeLinkedEvents,
+                             db::MakeParams(route.id, account, customer_id))
+                      .status());
   return true;
 }
 

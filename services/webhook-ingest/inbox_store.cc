@@ -257,7 +257,7 @@ absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
                  db::MakeParams(route.id, event.account, event.livemode,
                                 event.event_id, event.type,
                                 db::Bytes{std::string(body)}, db::Bytes{sha256},
-                                event.occurred_at)));
+                                event.occurred_at, event.customer_id)));
   if (!inserted.empty()) {
     recorded.event_id = inserted[0].Int64("id");
   } else {

@@ -229,7 +229,7 @@ class Orders : public ::testing::Test {
   std::unique_ptr<db::Pool> pool_;
 };
 
-TEST_F(Orders, S4_4_S4_25_C043_TheFirstMonthAtOnceTheOthersPlanned) {
+TEST_F(Orders, S4_4_S4_6_S4_25_C043_TheFirstMonthAtOnceTheOthersPlanned) {
   EXPECT_OK(Pay("u1", "annual", "p1"));
   EXPECT_EQ(Subscriptions(), "1 ACTIVE 2027-01-31 10 to 2028-01-31 10");
   EXPECT_EQ(Schedule(), "PENDING 11, RELEASED 1");
@@ -344,7 +344,7 @@ TEST_F(Orders, S4_2_TwoFirstOrdersAtOnceMakeOneRow) {
             "10 10 03-31 10");
 }
 
-TEST_F(Orders, S4_8_S4_28_ExpiryCancelsWhatWasNotReleased) {
+TEST_F(Orders, S4_7_S4_8_S4_28_ExpiryCancelsWhatWasNotReleased) {
   EXPECT_OK(Pay("u1", "annual", "p1"));
   Travel(Local(2028, 1, 31, 10, 1));
   Maintain();
@@ -374,7 +374,7 @@ TEST_F(Orders, C075_D13_WhatWasMissedWhileStillValidIsReleasedInOrder) {
   EXPECT_EQ(Balance(), "400");
 }
 
-TEST_F(Orders, C044_NeverBeforeTheInstantAndOnceFromItOn) {
+TEST_F(Orders, S4_10_C044_NeverBeforeTheInstantAndOnceFromItOn) {
   EXPECT_OK(Pay("u1", "annual", "p1"));
   Travel(Local(2027, 2, 28) - absl::Minutes(2));
   EXPECT_EQ(Maintain().succeeded_count, 0);
@@ -385,7 +385,7 @@ TEST_F(Orders, C044_NeverBeforeTheInstantAndOnceFromItOn) {
   EXPECT_EQ(LedgerRows(), "2");
 }
 
-TEST_F(Orders, S4_18_S4_27_DoubledWorkersReleaseOnce) {
+TEST_F(Orders, S4_11_S4_18_S4_27_DoubledWorkersReleaseOnce) {
   for (int i = 0; i < 20; ++i) {
     EXPECT_OK(Pay(absl::StrCat("u", i), "annual", absl::StrCat("p", i)));
   }
@@ -560,6 +560,52 @@ TEST_F(Orders, C063_CancelledPeriodsComeBackWithoutDoubling) {
   internal(resume, "q");
   EXPECT_EQ(Schedule("period_no < 3"), "CANCELLED 2, PENDING 1, RELEASED 2");
   EXPECT_EQ(LedgerRows(), "2");
+}
+
+TEST_F(Orders, S4_9_S4_29_OneJobExpiresAndThenReleases) {
+  EXPECT_OK(Pay("u1", "monthly", "p1"));
+  EXPECT_OK(Pay("u2", "annual", "p2"));
+  ASSERT_OK(session_->Exec(R"sql(
+CREATE TABLE step (n bigserial, what text);
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+  INSERT INTO step (what) VALUES (tg_table_name || ' ' || new.status);
+  RETURN new;
+END $$;
+CREATE TRIGGER note AFTER UPDATE ON subscription FOR EACH ROW
+  WHEN (old.status <> new.status) EXECUTE FUNCTION note();
+CREATE TRIGGER note AFTER UPDATE ON quota_schedule FOR EACH ROW
+  WHEN (old.status <> new.status) EXECUTE FUNCTION note())sql"));
+  Travel(Local(2027, 2, 28, 10));
+  Maintain();
+  EXPECT_EQ(Scalar("SELECT string_agg(what, ', ' ORDER BY n) FROM step"),
+            "subscription EXPIRED, quota_schedule RELEASED");
+}
+
+TEST_F(Orders, S4_24_S4_29_D16_DueReleasesAreFoundByAnIndexOfAMigration) {
+  EXPECT_EQ(Scalar("SELECT string_agg(indexdef, '; ') FROM pg_indexes WHERE"
+                   " indexname IN ('quota_schedule_due')"),
+            "CREATE INDEX quota_schedule_due ON public.quota_schedule USING"
+            " btree (scheduled_at, id) WHERE (status = 'PENDING'::text)");
+  ASSERT_OK(session_->Exec(
+      "INSERT INTO subject (external_id) VALUES ('many');"
+      "INSERT INTO subscription (subject_id, plan_id, environment, route_id,"
+      " status, starts_at, expires_at, fold_revision) SELECT u.id, p.id,"
+      " 'live', r.id, 'ACTIVE', tenure_now(), tenure_now() + interval '1 year',"
+      " 2 FROM subject u, plan p, route r, generate_series(1, 200) WHERE p.name"
+      " = 'annual' AND r.name = 'orders';"
+      "INSERT INTO quota_schedule (subscription_id, meter, term_key, term_no,"
+      " period_no, amount, scheduled_at) SELECT id, 'm', 't', 1, k, 1,"
+      " tenure_now() + k * interval '1 day' FROM subscription,"
+      " generate_series(0, 49) k;"
+      "ANALYZE"));
+  ASSERT_OK_AND_ASSIGN(
+      const SqlRows plan,
+      session_->Exec("EXPLAIN SELECT id FROM quota_schedule WHERE status ="
+                     " 'PENDING' AND scheduled_at <= tenure_now() ORDER BY"
+                     " scheduled_at, id LIMIT 10"));
+  std::string text;
+  for (const SqlRow& row : plan) absl::StrAppend(&text, *row[0], "\n");
+  EXPECT_THAT(text, ::testing::HasSubstr("quota_schedule_due"));
 }
 
 // "characters 100 of 100, next 100 at 02-28".

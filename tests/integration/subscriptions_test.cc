@@ -1312,7 +1312,22 @@ TEST_F(SubscriptionsTest, D14_ALateEventOfAnErasedCustomerMakesNobodyAnew) {
   link.set_customer_id("cus_1");
   link.set_subject("u1");
   ASSERT_OK(Call(&pb::Subscriptions::Stub::LinkCustomer, link));
-  ASSERT_OK(Erase("u1"));
+  // Says who he is and makes no fact.
+  const auto checkout = [&](const std::string& event_id) {
+    return absl::StrCat(
+        R"({"id":")", event_id, R"(","object":"event","livemode":true,)",
+        R"("type":"checkout.session.completed","created":)",
+        absl::ToUnixSeconds(start_),
+        R"(,"data":{"object":{"id":"cs_1","object":"checkout.session",)",
+        R"("mode":"payment","payment_status":"paid","customer":"cus_1",)",
+        R"("customer_details":{"email":"u1@example.test"},)",
+        R"("client_reference_id":"u1","metadata":{}}}})");
+  };
+  ASSERT_EQ(stack_->Deliver(checkout("evt_before")).status, 200);
+  ASSERT_EQ(Scalar("SELECT customer_id FROM provider_event"), "cus_1");
+  ASSERT_OK_AND_ASSIGN(const pb::EraseSubjectResponse erased, Erase("u1"));
+  EXPECT_EQ(erased.emptied_events(), 1);
+  EXPECT_EQ(stack_->Deliver(checkout("evt_after")).status, 200);
 
   // A new subscription of the same customer, with and without the name.
   for (const char* subject : {"", "u1"}) {
@@ -1326,6 +1341,11 @@ TEST_F(SubscriptionsTest, D14_ALateEventOfAnErasedCustomerMakesNobodyAnew) {
   EXPECT_EQ(Scalar("SELECT count(*) FROM subject WHERE erased_at IS NULL"),
             "0");
   EXPECT_FALSE(HasAccess("u1"));
+  // The money is booked under the pseudonym, and nothing that was said is kept.
+  EXPECT_EQ(Scalar("SELECT string_agg(external_event_id || ' ' || status || ' '"
+                   " || (body IS NULL), ', ' ORDER BY id) FROM provider_event"),
+            "evt_before ignored true, evt_after ignored true, evt_late_ "
+            "applied true, evt_late_u1 applied true");
 }
 
 TEST_F(SubscriptionsTest, D14_AGrantThatCompetesWithAnErasureIsForSomebodyNew) {

@@ -8,8 +8,13 @@ UPDATE provider_event
        last_error = $5,
        -- A provider may go on about an erased person for months: what it says is not kept (D14). $6: the subscriptions that
        -- the event is about.
-       body = CASE WHEN $4::bigint IS NULL AND EXISTS (SELECT FROM subscription s
-                                                         JOIN subject u ON u.id = s.subject_id
-                                                        WHERE s.id = ANY ($6::bigint[]) AND u.erased_at IS NOT NULL)
+       body = CASE WHEN $4::bigint IS NULL
+                    AND (EXISTS (SELECT FROM subscription s
+                                   JOIN subject u ON u.id = s.subject_id
+                                  WHERE s.id = ANY ($6::bigint[]) AND u.erased_at IS NOT NULL)
+                      OR EXISTS (SELECT FROM customer_link l
+                                   JOIN subject u ON u.id = l.subject_id
+                                  WHERE l.route_id = provider_event.route_id AND l.account = provider_event.account
+                                    AND l.customer_id = provider_event.customer_id AND u.erased_at IS NOT NULL))
                    THEN NULL ELSE body END
  WHERE id = $1 AND status IN ('received', 'parked', 'failed')

@@ -1,11 +1,10 @@
--- Events that wait for this customer's subject (C011). An inbox row names no customer, so the body is searched; an id
--- that a body writes with escapes is found at the event's own next try.
+-- Events that wait for this customer's subject (C011). A row of an earlier version names no customer: its body is searched.
 WITH c AS MATERIALIZED (
   SELECT id
     FROM provider_event
    WHERE status = 'parked' AND reason IN ('no_subject', 'subject_conflict')
      AND route_id = $1 AND account = $2
-     AND position(convert_to($3, 'UTF8') IN body) > 0
+     AND (customer_id = $3 OR (customer_id IS NULL AND position(convert_to($3, 'UTF8') IN body) > 0))
    ORDER BY id
      FOR NO KEY UPDATE)
 UPDATE provider_event
