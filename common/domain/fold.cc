@@ -300,6 +300,10 @@ struct Layout {
   std::optional<absl::Time> leeway_until;
   // Until when an operator has given access, whatever the provider says.
   std::optional<absl::Time> promised;
+  // When he said so.
+  absl::Time promised_at;
+  // The last instant of what was not taken back.
+  std::optional<absl::Time> standing_end;
 };
 
 // A payment or an extension, in the order in which they stand.
@@ -326,10 +330,9 @@ std::vector<Element> Elements(const FoldState& state) {
     // Behind what it lengthens, also when that had moved left by then.
     const pb::FoldPayment* lengthened =
         FindByKey(state, extension.payment_key());
-    const int64_t from =
-        lengthened == nullptr
-            ? extension.from()
-            : std::max(extension.from(), lengthened->starts_at());
+    const int64_t from = std::max(
+        extension.from(),
+        lengthened == nullptr ? extension.behind() : lengthened->starts_at());
     elements.push_back({from, nullptr, &extension});
   }
   std::stable_sort(
@@ -362,6 +365,10 @@ Layout LayOut(const FoldState& state) {
   };
   const auto reach = [&](absl::Time end, const std::string& key,
                          bool taken_back, absl::Time taken_back_at) {
+    if (!taken_back) {
+      layout.standing_end =
+          std::max(layout.standing_end, std::optional<absl::Time>(end));
+    }
     if (layout.end &&
         (*layout.end > end || (*layout.end == end && !layout.end_taken_back))) {
       return;
@@ -409,8 +416,10 @@ Layout LayOut(const FoldState& state) {
         if (CutsExtension(state, extension)) {
           until = std::min(until, At(state.internal_cancel().cancel_at()));
         }
-        layout.promised =
-            std::max(layout.promised, std::optional<absl::Time>(until));
+        if (!layout.promised || *layout.promised < until) {
+          layout.promised = until;
+          layout.promised_at = At(extension.order_at());
+        }
       }
       continue;
     }
@@ -1122,6 +1131,9 @@ class Stepping {
     extension.set_to(to);
     extension.set_payment_key(key);
     extension.set_by_operator(by_operator);
+    for (const pb::FoldPayment& payment : s_.payments()) {
+      extension.set_behind(std::max(extension.behind(), payment.starts_at()));
+    }
     extension.set_stays(stays);
     extension.set_order_at(at_);
   }
@@ -1428,7 +1440,19 @@ Projection Project(const FoldState& s) {
   if (end && cut) end = std::min(*end, *cut);
   if (layout.promised) {
     const auto promised = Earlier(layout.promised, internal_ended);
-    // What was taken back behind it is not what ends it.
+    // What was taken back before it was promised is not what ends it, even
+    // where that was said to end later.
+    absl::Time taken_back_since =
+        layout.end_taken_back ? layout.taken_back_at : absl::InfiniteFuture();
+    if (s.revoked_order_at() != 0) {
+      taken_back_since = std::min(taken_back_since, At(s.revoked_order_at()));
+    }
+    if (taken_back && layout.promised_at > taken_back_since) {
+      end = std::max(layout.standing_end ? Earlier(layout.standing_end, cut)
+                                         : std::nullopt,
+                     promised);
+      taken_back = false;
+    }
     if (end <= promised) taken_back = false;
     end = std::max(end, promised);
     if (out.cancel_at) out.cancel_at = std::max(out.cancel_at, promised);
