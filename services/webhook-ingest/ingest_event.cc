@@ -49,7 +49,7 @@ absl::Status WithRoute(const absl::Status& status, absl::string_view route) {
 
 }  // namespace
 
-IngestEvent::IngestEvent(const Routes& routes, InboxStore& inbox,
+IngestEvent::IngestEvent(const Routes& routes, store::InboxStore& inbox,
                          const Clock& clock, size_t max_body_bytes,
                          obs::Registry& registry)
     : routes_(routes),
@@ -67,7 +67,7 @@ IngestEvent::IngestEvent(const Routes& routes, InboxStore& inbox,
   }
 }
 
-absl::StatusOr<RecordedEvent> IngestEvent::Run(
+absl::StatusOr<store::RecordedEvent> IngestEvent::Run(
     absl::string_view route, const providers::Delivery& delivery) {
   const ConfiguredRoute* configured = routes_.Find(route);
   if (configured == nullptr) {
@@ -84,32 +84,32 @@ absl::StatusOr<RecordedEvent> IngestEvent::Run(
         {{"limit_bytes", absl::StrCat(max_body_bytes_)}});
   }
   const absl::Duration started = clock_.Monotonic();
-  absl::StatusOr<RecordedEvent> recorded = Ingest(*configured, delivery);
+  absl::StatusOr<store::RecordedEvent> recorded = Ingest(*configured, delivery);
   seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - started));
   if (recorded.ok()) {
-    Count(route,
-          recorded->duplicate ? "duplicate" : EventStateName(recorded->state));
+    Count(route, recorded->duplicate ? "duplicate"
+                                     : store::EventStateName(recorded->state));
     return recorded;
   }
   Count(route, RefusalOutcome(recorded.status()));
   return WithRoute(recorded.status(), route);
 }
 
-absl::StatusOr<RecordedEvent> IngestEvent::Ingest(
+absl::StatusOr<store::RecordedEvent> IngestEvent::Ingest(
     const ConfiguredRoute& configured, const providers::Delivery& delivery) {
   RETURN_IF_ERROR(configured.adapter->Verify(delivery, clock_.Now()));
   ASSIGN_OR_RETURN(const providers::ProviderEvent event,
                    configured.adapter->Parse(delivery.body));
-  ASSIGN_OR_RETURN(const RecordedEvent recorded,
+  ASSIGN_OR_RETURN(const store::RecordedEvent recorded,
                    inbox_.Record(configured.route, event, delivery.body));
   // Nothing looks at it again but a person.
   const bool set_aside =
-      recorded.state == EventState::kQuarantined && !recorded.duplicate;
+      recorded.state == store::EventState::kQuarantined && !recorded.duplicate;
   (set_aside ? log::Warning : log::Info)(
       "event", {{"route", configured.route.name},
                 {"event_id", event.event_id},
                 {"event_type", event.type},
-                {"state", EventStateName(recorded.state)},
+                {"state", store::EventStateName(recorded.state)},
                 {"reason", recorded.reason},
                 {"duplicate", recorded.duplicate},
                 {"bytes", static_cast<int64_t>(delivery.body.size())}});

@@ -9,7 +9,7 @@
 #include "common/base/clock.h"
 #include "common/obs/metrics.h"
 #include "common/providers/provider_adapter.h"
-#include "services/webhook-ingest/inbox_store.h"
+#include "common/store/inbox_store.h"
 #include "services/webhook-ingest/routes.h"
 
 namespace tenure::webhook_ingest {
@@ -19,23 +19,24 @@ namespace tenure::webhook_ingest {
 // Thread-safe.
 class IngestEvent {
  public:
-  IngestEvent(const Routes& routes, InboxStore& inbox, const Clock& clock,
-              size_t max_body_bytes, obs::Registry& registry);
+  IngestEvent(const Routes& routes, store::InboxStore& inbox,
+              const Clock& clock, size_t max_body_bytes,
+              obs::Registry& registry);
 
   // OK only when the event is durably stored. Errors carry the reason the
   // provider's answer is made of.
-  absl::StatusOr<RecordedEvent> Run(absl::string_view route,
-                                    const providers::Delivery& delivery);
+  absl::StatusOr<store::RecordedEvent> Run(absl::string_view route,
+                                           const providers::Delivery& delivery);
 
   size_t max_body_bytes() const { return max_body_bytes_; }
 
  private:
-  absl::StatusOr<RecordedEvent> Ingest(const ConfiguredRoute& configured,
-                                       const providers::Delivery& delivery);
+  absl::StatusOr<store::RecordedEvent> Ingest(
+      const ConfiguredRoute& configured, const providers::Delivery& delivery);
   void Count(absl::string_view route, absl::string_view outcome);
 
   const Routes& routes_;
-  InboxStore& inbox_;
+  store::InboxStore& inbox_;
   const Clock& clock_;
   const size_t max_body_bytes_;
   // By route, then outcome; all made at start.

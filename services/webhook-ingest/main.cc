@@ -14,8 +14,8 @@
 #include "common/base/status_macros.h"
 #include "common/http/server.h"
 #include "common/rpc/server.h"
+#include "common/store/inbox_store.h"
 #include "services/host/service_host.h"
-#include "services/webhook-ingest/inbox_store.h"
 #include "services/webhook-ingest/ingest_event.h"
 #include "services/webhook-ingest/retry_events.h"
 #include "services/webhook-ingest/routes.h"
@@ -55,7 +55,7 @@ absl::Status Run(const Config& config) {
                    host.ConnectDatabase(config.database()));
   RETURN_IF_ERROR(routes.Register(*pool));
 
-  InboxStore inbox(*pool);
+  store::InboxStore inbox(*pool);
   IngestEvent ingest(routes, inbox, SystemClock::Instance(),
                      static_cast<size_t>(config.http().max_body_bytes()),
                      host.registry());

@@ -11,16 +11,17 @@
 
 namespace tenure::webhook_ingest {
 
-RetryEvents::RetryEvents(const Routes& routes, InboxStore& inbox,
+RetryEvents::RetryEvents(const Routes& routes, store::InboxStore& inbox,
                          obs::Registry& registry)
     : routes_(routes), inbox_(inbox) {
-  for (const EventState state :
-       {EventState::kApplied, EventState::kNoop, EventState::kIgnored,
-        EventState::kParked, EventState::kFailed, EventState::kQuarantined,
-        EventState::kDead}) {
+  for (const store::EventState state :
+       {store::EventState::kApplied, store::EventState::kNoop,
+        store::EventState::kIgnored, store::EventState::kParked,
+        store::EventState::kFailed, store::EventState::kQuarantined,
+        store::EventState::kDead}) {
     counters_[state] = &registry.Counter(
         "event_retries_total", "waiting events tried, by what became of them",
-        {{"outcome", std::string(EventStateName(state))}});
+        {{"outcome", std::string(store::EventStateName(state))}});
   }
 }
 
@@ -30,10 +31,10 @@ absl::StatusOr<int> RetryEvents::Run(const std::function<bool()>& stop) {
     route_ids.push_back(configured.route.id);
   }
   const auto parse = [this](int64_t route_id, absl::string_view body)
-      -> absl::StatusOr<InboxStore::ParsedEvent> {
+      -> absl::StatusOr<store::InboxStore::ParsedEvent> {
     for (const auto& [name, configured] : routes_.all()) {
       if (configured.route.id != route_id) continue;
-      InboxStore::ParsedEvent parsed;
+      store::InboxStore::ParsedEvent parsed;
       parsed.route = configured.route;
       ASSIGN_OR_RETURN(parsed.event, configured.adapter->Parse(body));
       return parsed;
@@ -43,7 +44,7 @@ absl::StatusOr<int> RetryEvents::Run(const std::function<bool()>& stop) {
   int tried = 0;
   while (!stop()) {
     const log::ScopedRequestId scope(log::NewRequestId());
-    ASSIGN_OR_RETURN(const std::optional<RecordedEvent> recorded,
+    ASSIGN_OR_RETURN(const std::optional<store::RecordedEvent> recorded,
                      inbox_.RetryNext(route_ids, parse));
     if (!recorded.has_value()) break;
     ++tried;
@@ -51,9 +52,10 @@ absl::StatusOr<int> RetryEvents::Run(const std::function<bool()>& stop) {
         counter != counters_.end()) {
       counter->second->Increment();
     }
-    log::Info("waiting event", {{"provider_event", recorded->event_id},
-                                {"state", EventStateName(recorded->state)},
-                                {"reason", recorded->reason}});
+    log::Info("waiting event",
+              {{"provider_event", recorded->event_id},
+               {"state", store::EventStateName(recorded->state)},
+               {"reason", recorded->reason}});
   }
   return tried;
 }

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/obs/metrics.h"
-#include "services/webhook-ingest/inbox_store.h"
+#include "common/store/inbox_store.h"
 #include "services/webhook-ingest/routes.h"
 
 namespace tenure::webhook_ingest {
@@ -16,7 +16,8 @@ namespace tenure::webhook_ingest {
 // acts on it (R4).
 class RetryEvents {
  public:
-  RetryEvents(const Routes& routes, InboxStore& inbox, obs::Registry& registry);
+  RetryEvents(const Routes& routes, store::InboxStore& inbox,
+              obs::Registry& registry);
 
   // Tries what is due of the configured routes until nothing is or `stop`
   // answers true. The number tried. Each try is logged and counted.
@@ -24,8 +25,8 @@ class RetryEvents {
 
  private:
   const Routes& routes_;
-  InboxStore& inbox_;
-  std::map<EventState, prometheus::Counter*> counters_;
+  store::InboxStore& inbox_;
+  std::map<store::EventState, prometheus::Counter*> counters_;
 };
 
 }  // namespace tenure::webhook_ingest

@@ -134,7 +134,7 @@ http::Response WebhookHttp::Handle(const http::Request& request) {
   providers::Delivery delivery;
   delivery.headers = request.headers.fields();
   delivery.body = request.body;
-  const absl::StatusOr<RecordedEvent> recorded =
+  const absl::StatusOr<store::RecordedEvent> recorded =
       ingest_.Run(absl::StripPrefix(request.target, kPrefix), delivery);
   if (!recorded.ok()) {
     log::Info("delivery refused",
@@ -144,7 +144,7 @@ http::Response WebhookHttp::Handle(const http::Request& request) {
   }
   return http::JsonResponse(
       200,
-      absl::StrCat("{\"state\":\"", EventStateName(recorded->state),
+      absl::StrCat("{\"state\":\"", store::EventStateName(recorded->state),
                    "\",\"duplicate\":", recorded->duplicate ? "true" : "false",
                    ",\"event_id\":\"", recorded->event_id, "\"}"));
 }

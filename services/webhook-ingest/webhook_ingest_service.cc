@@ -9,11 +9,11 @@ namespace tenure::webhook_ingest {
 namespace {
 
 // The API's state has the same names in upper case behind a prefix.
-webhook::v1::EventState ToApi(EventState state) {
+webhook::v1::EventState ToApi(store::EventState state) {
   webhook::v1::EventState out = webhook::v1::EVENT_STATE_UNSPECIFIED;
   webhook::v1::EventState_Parse(
       absl::StrCat("EVENT_STATE_",
-                   absl::AsciiStrToUpper(EventStateName(state))),
+                   absl::AsciiStrToUpper(store::EventStateName(state))),
       &out);
   return out;
 }
@@ -30,7 +30,7 @@ grpc::Status WebhookIngestService::Ingest(
       delivery.headers.emplace_back(header.name(), header.value());
     }
     delivery.body = request->body();
-    ASSIGN_OR_RETURN(const RecordedEvent recorded,
+    ASSIGN_OR_RETURN(const store::RecordedEvent recorded,
                      ingest_.Run(request->route(), delivery));
     response->set_duplicate(recorded.duplicate);
     response->set_state(ToApi(recorded.state));

@@ -17,8 +17,8 @@
 #include "common/db/pool.h"
 #include "common/http/message.h"
 #include "common/obs/metrics.h"
+#include "common/store/inbox_store.h"
 #include "gtest/gtest.h"
-#include "services/webhook-ingest/inbox_store.h"
 #include "services/webhook-ingest/ingest_event.h"
 #include "services/webhook-ingest/retry_events.h"
 #include "services/webhook-ingest/routes.h"
@@ -114,7 +114,7 @@ class IngestStack {
   }
 
   // The inbox alone: verification and reading of the body done.
-  absl::StatusOr<webhook_ingest::RecordedEvent> Record(
+  absl::StatusOr<store::RecordedEvent> Record(
       const std::string& body, const std::string& route = "stripe") {
     const webhook_ingest::ConfiguredRoute* configured = routes_.Find(route);
     ASSIGN_OR_RETURN(const providers::ProviderEvent event,
@@ -122,7 +122,7 @@ class IngestStack {
     return inbox_.Record(configured->route, event, body);
   }
 
-  absl::StatusOr<webhook_ingest::RecordedEvent> RecordEvent(
+  absl::StatusOr<store::RecordedEvent> RecordEvent(
       const providers::ProviderEvent& event, const std::string& body,
       const std::string& route = "stripe") {
     return inbox_.Record(routes_.Find(route)->route, event, body);
@@ -151,7 +151,7 @@ class IngestStack {
   webhook_ingest::Routes routes_;
   db::Pool pool_;
   obs::Registry registry_;
-  webhook_ingest::InboxStore inbox_;
+  store::InboxStore inbox_;
   webhook_ingest::IngestEvent ingest_;
   webhook_ingest::WebhookHttp edge_;
   webhook_ingest::RetryEvents retry_;

@@ -523,10 +523,10 @@ TEST_F(Ingest, C072_AFactThatCannotBeIsSetAsideByTheInbox) {
   *fact.mutable_paid()->mutable_period_starts_at() = ToProto(event.occurred_at);
   *fact.mutable_paid()->mutable_period_ends_at() = ToProto(event.occurred_at);
 
-  ASSERT_OK_AND_ASSIGN(const webhook_ingest::RecordedEvent recorded,
+  ASSERT_OK_AND_ASSIGN(const store::RecordedEvent recorded,
                        stack_->RecordEvent(event, "{}"));
 
-  EXPECT_EQ(recorded.state, webhook_ingest::EventState::kQuarantined);
+  EXPECT_EQ(recorded.state, store::EventState::kQuarantined);
   EXPECT_EQ(EventRow("evt_9"), "quarantined/content_invalid");
   EXPECT_EQ(Scalar("SELECT last_error FROM provider_event"),
             "period_ends_at: must be later than period_starts_at");
@@ -740,7 +740,8 @@ TEST_F(IngestOverFaults, C103_AnUnknownCommitIsNeverAcknowledged) {
     }
 
     if (round % 4 < 2) {
-      const absl::StatusOr<RecordedEvent> unknown = faulty_->Record(body);
+      const absl::StatusOr<store::RecordedEvent> unknown =
+          faulty_->Record(body);
       EXPECT_TRUE(IsCommitUnknown(unknown.status()))
           << unknown.status().ToString();
     } else {

@@ -1,5 +1,5 @@
-#ifndef TENURE_SERVICES_WEBHOOK_INGEST_INBOX_STORE_H_
-#define TENURE_SERVICES_WEBHOOK_INGEST_INBOX_STORE_H_
+#ifndef TENURE_COMMON_STORE_INBOX_STORE_H_
+#define TENURE_COMMON_STORE_INBOX_STORE_H_
 
 #include <cstdint>
 #include <functional>
@@ -14,7 +14,7 @@
 #include "common/providers/provider_adapter.h"
 #include "common/store/fact_store.h"
 
-namespace tenure::webhook_ingest {
+namespace tenure::store {
 
 // State of a stored event, the literal in provider_event.status.
 enum class EventState {
@@ -57,13 +57,13 @@ class InboxStore {
   // the next try, so that nothing acknowledged is lost (R4, C003).
   //
   // Errors are those of the database: the caller must not acknowledge.
-  absl::StatusOr<RecordedEvent> Record(const store::Route& route,
+  absl::StatusOr<RecordedEvent> Record(const Route& route,
                                        const providers::ProviderEvent& event,
                                        absl::string_view body);
 
   // A stored body, read again by the adapter of its route.
   struct ParsedEvent {
-    store::Route route;
+    Route route;
     providers::ProviderEvent event;
   };
   using Parser = std::function<absl::StatusOr<ParsedEvent>(
@@ -82,7 +82,7 @@ class InboxStore {
  private:
   // `failure` is OK, or why applying failed: then only the row is stored.
   absl::StatusOr<RecordedEvent> RecordInTransaction(
-      db::Transaction& tx, const store::Route& route,
+      db::Transaction& tx, const Route& route,
       const providers::ProviderEvent& event, absl::string_view body,
       const absl::Status& failure);
 
@@ -102,6 +102,6 @@ class InboxStore {
   db::Pool& pool_;
 };
 
-}  // namespace tenure::webhook_ingest
+}  // namespace tenure::store
 
-#endif  // TENURE_SERVICES_WEBHOOK_INGEST_INBOX_STORE_H_
+#endif  // TENURE_COMMON_STORE_INBOX_STORE_H_

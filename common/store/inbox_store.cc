@@ -1,4 +1,4 @@
-#include "services/webhook-ingest/inbox_store.h"
+#include "common/store/inbox_store.h"
 
 #include <algorithm>
 #include <optional>
@@ -12,9 +12,9 @@
 #include "common/base/status_macros.h"
 #include "common/db/sql_error.h"
 #include "common/store/catalog_store.h"
-#include "services/webhook-ingest/statements.h"
+#include "common/store/statements.h"
 
-namespace tenure::webhook_ingest {
+namespace tenure::store {
 namespace {
 
 // The first wait of an event that could not be applied; doubled per attempt. A
@@ -90,11 +90,10 @@ bool IsBusy(const absl::Status& status) {
          error_class == db::SqlErrorClass::kRetryTransaction;
 }
 
-store::FactBatch ToBatch(const store::Route& route,
-                         const providers::ProviderEvent& event,
-                         const providers::SubscriptionFacts& facts,
-                         int64_t provider_event_id) {
-  store::FactBatch batch;
+FactBatch ToBatch(const Route& route, const providers::ProviderEvent& event,
+                  const providers::SubscriptionFacts& facts,
+                  int64_t provider_event_id) {
+  FactBatch batch;
   batch.route = route;
   batch.account = event.account;
   batch.provider_subscription_id = facts.provider_subscription_id;
@@ -113,15 +112,14 @@ store::FactBatch ToBatch(const store::Route& route,
 // knows is the one that counts (C069).
 absl::Status ChooseProduct(db::Transaction& tx,
                            const providers::SubscriptionFacts& facts,
-                           store::FactBatch* batch) {
+                           FactBatch* batch) {
   if (facts.alternatives.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      std::optional<domain::Plan> plan,
-      store::FindPlanOfProduct(tx, batch->route.name, facts.product_id));
+  ASSIGN_OR_RETURN(std::optional<domain::Plan> plan,
+                   FindPlanOfProduct(tx, batch->route.name, facts.product_id));
   for (const providers::Alternative& alternative : facts.alternatives) {
     if (plan.has_value()) break;
-    ASSIGN_OR_RETURN(plan, store::FindPlanOfProduct(tx, batch->route.name,
-                                                    alternative.product_id));
+    ASSIGN_OR_RETURN(
+        plan, FindPlanOfProduct(tx, batch->route.name, alternative.product_id));
     if (!plan.has_value()) continue;
     batch->product_id = alternative.product_id;
     batch->facts = alternative.facts;
@@ -132,22 +130,22 @@ absl::Status ChooseProduct(db::Transaction& tx,
 // Stores what an event tells of names: whose a customer is, what else a payment
 // is called. Whether any of it was new. An event that names a payment nobody
 // knows is parked.
-absl::StatusOr<bool> ApplyNames(db::Transaction& tx, const store::Route& route,
+absl::StatusOr<bool> ApplyNames(db::Transaction& tx, const Route& route,
                                 const providers::ProviderEvent& event,
                                 RecordedEvent* recorded) {
   bool learned = false;
   recorded->state = EventState::kReceived;
   for (const providers::CustomerLink& link : event.links) {
     if (!ValidateText("subject", link.subject, 255).ok()) continue;
-    ASSIGN_OR_RETURN(const bool added,
-                     store::LinkCustomer(tx, route, event.account,
-                                         link.customer_id, link.subject));
+    ASSIGN_OR_RETURN(
+        const bool added,
+        LinkCustomer(tx, route, event.account, link.customer_id, link.subject));
     learned = learned || added;
   }
   for (const providers::PaymentAlias& name : event.payment_aliases) {
     ASSIGN_OR_RETURN(const std::optional<bool> added,
-                     store::AddPaymentAlias(tx, route, event.account,
-                                            name.payment_key, name.alias));
+                     AddPaymentAlias(tx, route, event.account, name.payment_key,
+                                     name.alias));
     if (!added.has_value()) {
       recorded->state = EventState::kParked;
       recorded->reason = "unknown_payment";
@@ -160,7 +158,7 @@ absl::StatusOr<bool> ApplyNames(db::Transaction& tx, const store::Route& route,
 
 // Applies all facts of an event, or none of them and says why: there are none
 // to apply, or it waits.
-absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
+absl::Status ApplyFacts(db::Transaction& tx, const Route& route,
                         const providers::ProviderEvent& event,
                         RecordedEvent* recorded) {
   if (event.livemode != (route.environment == "live")) {
@@ -187,11 +185,11 @@ absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
     recorded->reason = event.ignored;
     return absl::OkStatus();
   }
-  std::vector<std::pair<store::FactBatch, store::Destination>> resolved;
+  std::vector<std::pair<FactBatch, Destination>> resolved;
   for (const providers::SubscriptionFacts& facts : event.subscriptions) {
-    store::FactBatch batch = ToBatch(route, event, facts, recorded->event_id);
+    FactBatch batch = ToBatch(route, event, facts, recorded->event_id);
     RETURN_IF_ERROR(ChooseProduct(tx, facts, &batch));
-    ASSIGN_OR_RETURN(store::Destination destination, store::Resolve(tx, batch));
+    ASSIGN_OR_RETURN(Destination destination, Resolve(tx, batch));
     if (!destination.parked.empty()) {
       recorded->state = EventState::kParked;
       recorded->reason = destination.parked;
@@ -201,8 +199,7 @@ absl::Status ApplyFacts(db::Transaction& tx, const store::Route& route,
   }
   recorded->state = EventState::kNoop;
   for (const auto& [batch, destination] : resolved) {
-    ASSIGN_OR_RETURN(const store::AppliedFacts applied,
-                     store::Apply(tx, batch, destination));
+    ASSIGN_OR_RETURN(const AppliedFacts applied, Apply(tx, batch, destination));
     recorded->subscription_ids.push_back(applied.subscription_id);
     if (applied.changed) recorded->state = EventState::kApplied;
   }
@@ -219,7 +216,7 @@ absl::string_view EventStateName(EventState state) {
 }
 
 absl::StatusOr<RecordedEvent> InboxStore::Record(
-    const store::Route& route, const providers::ProviderEvent& event,
+    const Route& route, const providers::ProviderEvent& event,
     absl::string_view body) {
   RecordedEvent recorded;
   absl::Status status =
@@ -246,7 +243,7 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
 }
 
 absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
-    db::Transaction& tx, const store::Route& route,
+    db::Transaction& tx, const Route& route,
     const providers::ProviderEvent& event, absl::string_view body,
     const absl::Status& failure) {
   RecordedEvent recorded;
@@ -366,4 +363,4 @@ absl::Status InboxStore::RetryInTransaction(
   return Settle(tx, *recorded, taken->attempt_count, "");
 }
 
-}  // namespace tenure::webhook_ingest
+}  // namespace tenure::store
