@@ -3,6 +3,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "common/base/error.h"
+#include "common/base/status_macros.h"
 
 namespace tenure::providers {
 
@@ -12,6 +13,19 @@ std::optional<absl::string_view> Delivery::Header(
     if (absl::EqualsIgnoreCase(key, name)) return absl::string_view(value);
   }
   return std::nullopt;
+}
+
+absl::StatusOr<std::string> ProviderAdapter::EventId(
+    const Delivery& /*delivery*/, const ProviderEvent& event) const {
+  RETURN_IF_ERROR(ValidateEventId(event.event_id));
+  return event.event_id;
+}
+
+absl::StatusOr<ProviderEvent> ProviderAdapter::Read(
+    const Delivery& delivery) const {
+  ASSIGN_OR_RETURN(ProviderEvent event, Parse(delivery.body));
+  ASSIGN_OR_RETURN(event.event_id, EventId(delivery, event));
+  return event;
 }
 
 absl::Status ValidateEventId(absl::string_view id) {

@@ -114,6 +114,17 @@ class ProviderAdapter {
   // whose content makes no sense is returned as far as it could be read,
   // because it must still be recorded.
   virtual absl::StatusOr<ProviderEvent> Parse(absl::string_view body) const = 0;
+
+  // The id under which the provider sends this event again, of a verified
+  // delivery whose body Parse has read as `event`. Where it stands in a header
+  // and not in the body, Parse leaves event_id empty; whoever reads a stored
+  // body again takes the id that was stored beside it. EVENT_ID_MISSING or
+  // EVENT_MALFORMED when there is none that can be a key.
+  virtual absl::StatusOr<std::string> EventId(const Delivery& delivery,
+                                              const ProviderEvent& event) const;
+
+  // Parse and EventId in one: what a verified delivery says, id included.
+  absl::StatusOr<ProviderEvent> Read(const Delivery& delivery) const;
 };
 
 // Limits on the id of an event: 1..255 bytes of UTF-8, not only white space,
