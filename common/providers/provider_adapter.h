@@ -102,11 +102,13 @@ class ProviderAdapter {
  public:
   virtual ~ProviderAdapter() = default;
 
-  // Whether the delivery is the provider's own, at `now`. Nothing of the body
-  // is parsed. UNAUTHENTICATED or INVALID_ARGUMENT with a SIGNATURE_* reason;
-  // fails closed (R12).
-  virtual absl::Status Verify(const Delivery& delivery,
-                              absl::Time now) const = 0;
+  // Whether the delivery is the provider's own, at `now`: the name of the live
+  // key that vouches for it, the first one in the order of the settings where
+  // the provider signed with several (C022). Nothing of the body is parsed.
+  // UNAUTHENTICATED or INVALID_ARGUMENT with a SIGNATURE_* reason; fails closed
+  // (R12), always without a key.
+  virtual absl::StatusOr<std::string> Verify(const Delivery& delivery,
+                                             absl::Time now) const = 0;
 
   // Reads a verified body. INVALID_ARGUMENT (EVENT_MALFORMED,
   // EVENT_ID_MISSING) only for a body that is not an event of this provider at

@@ -79,8 +79,8 @@ void ReadObject(const JsonValue& data, const StripeSettings& settings,
 
 }  // namespace
 
-absl::Status StripeAdapter::Verify(const Delivery& delivery,
-                                   absl::Time now) const {
+absl::StatusOr<std::string> StripeAdapter::Verify(const Delivery& delivery,
+                                                  absl::Time now) const {
   return VerifyStripeSignature(delivery.Header("Stripe-Signature").value_or(""),
                                delivery.body, settings_.secrets, now,
                                settings_.signature_tolerance);

@@ -4,15 +4,15 @@
 #include <string>
 #include <vector>
 
-#include "common/base/secret_file.h"
 #include "common/providers/provider_adapter.h"
+#include "common/providers/signing_secret.h"
 
 namespace tenure::providers {
 
 struct StripeSettings {
-  // Endpoint secrets as Stripe shows them, "whsec_" included. At least one;
-  // all are accepted.
-  std::vector<Secret> secrets;
+  // Endpoint secrets as Stripe shows them, "whsec_" included. All are accepted;
+  // without one nothing verifies.
+  std::vector<SigningSecret> secrets;
   absl::Duration signature_tolerance = absl::Minutes(5);
   // Stored in every PAID fact as leeway_until = period end + this.
   absl::Duration renewal_leeway = absl::Hours(3);
@@ -35,7 +35,8 @@ class StripeAdapter : public ProviderAdapter {
   explicit StripeAdapter(StripeSettings settings)
       : settings_(std::move(settings)) {}
 
-  absl::Status Verify(const Delivery& delivery, absl::Time now) const override;
+  absl::StatusOr<std::string> Verify(const Delivery& delivery,
+                                     absl::Time now) const override;
   absl::StatusOr<ProviderEvent> Parse(absl::string_view body) const override;
 
  private:

@@ -29,6 +29,7 @@ namespace {
 
 using test::HasReason;
 using test::IsOk;
+using test::IsOkAndHolds;
 using test::StatusIs;
 using ::testing::AllOf;
 using ::testing::ElementsAre;
@@ -49,7 +50,7 @@ auto HasNoId() {
 
 StripeAdapter Adapter() {
   StripeSettings settings;
-  settings.secrets.emplace_back("whsec_test");
+  settings.secrets.push_back({"test-key", Secret("whsec_test")});
   settings.renewal_leeway = kLeeway;
   return StripeAdapter(std::move(settings));
 }
@@ -1164,7 +1165,7 @@ TEST(StripeAdapter, C023_VerifiesTheHeaderWhateverItsCase) {
   delivery.headers = {
       {"Content-Type", "application/json"},
       {"stripe-SIGNATURE", "t=1767225600,v1=" + HexEncode(digest)}};
-  EXPECT_THAT(adapter.Verify(delivery, now), IsOk());
+  EXPECT_THAT(adapter.Verify(delivery, now), IsOkAndHolds("test-key"));
   EXPECT_THAT(adapter.Verify(delivery, now + absl::Seconds(301)),
               StatusIs(absl::StatusCode::kUnauthenticated));
   delivery.body = "{ }";

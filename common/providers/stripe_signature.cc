@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
@@ -36,10 +37,10 @@ std::optional<int64_t> ParseSeconds(absl::string_view text) {
 
 }  // namespace
 
-absl::Status VerifyStripeSignature(absl::string_view header,
-                                   absl::string_view body,
-                                   absl::Span<const Secret> secrets,
-                                   absl::Time now, absl::Duration tolerance) {
+absl::StatusOr<std::string> VerifyStripeSignature(
+    absl::string_view header, absl::string_view body,
+    absl::Span<const SigningSecret> secrets, absl::Time now,
+    absl::Duration tolerance) {
   if (header.empty()) return Invalid("the Stripe-Signature header is missing");
   if (header.size() > kMaxStripeSignatureHeaderBytes) {
     return Malformed("the Stripe-Signature header is too long");
@@ -75,17 +76,20 @@ absl::Status VerifyStripeSignature(absl::string_view header,
         "number of seconds");
   }
 
-  bool matches = false;
-  for (const Secret& secret : secrets) {
-    ASSIGN_OR_RETURN(const std::string digest,
-                     HmacSha256(secret.Reveal(), {*timestamp, ".", body}));
+  const SigningSecret* vouching = nullptr;
+  for (const SigningSecret& secret : secrets) {
+    ASSIGN_OR_RETURN(
+        const std::string digest,
+        HmacSha256(secret.secret.Reveal(), {*timestamp, ".", body}));
     const std::string expected = HexEncode(digest);
+    // No early exit: the work does not tell which secret matched.
+    bool matches = false;
     for (const absl::string_view signature : signatures) {
-      // No early exit: the work does not tell which secret matched.
       matches |= ConstantTimeEquals(signature, expected);
     }
+    if (matches && vouching == nullptr) vouching = &secret;
   }
-  if (!matches) return Invalid("no signature matches");
+  if (vouching == nullptr) return Invalid("no signature matches");
 
   const absl::Duration distance = now - absl::FromUnixSeconds(*seconds);
   if (distance > tolerance || distance < -tolerance) {
@@ -94,7 +98,7 @@ absl::Status VerifyStripeSignature(absl::string_view header,
         common::v1::ERROR_REASON_SIGNATURE_TIMESTAMP_OUT_OF_TOLERANCE,
         "the signed timestamp is too far from the present");
   }
-  return absl::OkStatus();
+  return vouching->name;
 }
 
 }  // namespace tenure::providers

@@ -2,13 +2,13 @@
 #define TENURE_COMMON_PROVIDERS_STRIPE_SIGNATURE_H_
 
 #include <cstddef>
-#include <vector>
+#include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "common/base/secret_file.h"
+#include "common/providers/signing_secret.h"
 
 namespace tenure::providers {
 
@@ -20,7 +20,8 @@ inline constexpr size_t kMaxStripeSignatureEntries = 16;
 // Verifies a Stripe-Signature header, "t=<unix seconds>,v1=<hex>[,v1=...]",
 // over "<t>.<body>" with HMAC-SHA-256. Any pair of a v1 entry and a live
 // secret that matches is enough (both sides rotate); other schemes are passed
-// over. Comparison takes constant time.
+// over. Comparison takes constant time. Returns the name of the first secret
+// that matches.
 //
 // The timestamp must lie within `tolerance` of `now` in both directions,
 // bounds included (C028).
@@ -28,10 +29,10 @@ inline constexpr size_t kMaxStripeSignatureEntries = 16;
 // Errors: UNAUTHENTICATED SIGNATURE_INVALID (no header, no v1 entry, nothing
 // matches), UNAUTHENTICATED SIGNATURE_TIMESTAMP_OUT_OF_TOLERANCE,
 // INVALID_ARGUMENT SIGNATURE_HEADER_MALFORMED.
-absl::Status VerifyStripeSignature(absl::string_view header,
-                                   absl::string_view body,
-                                   absl::Span<const Secret> secrets,
-                                   absl::Time now, absl::Duration tolerance);
+absl::StatusOr<std::string> VerifyStripeSignature(
+    absl::string_view header, absl::string_view body,
+    absl::Span<const SigningSecret> secrets, absl::Time now,
+    absl::Duration tolerance);
 
 }  // namespace tenure::providers
 

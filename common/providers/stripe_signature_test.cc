@@ -22,6 +22,7 @@ namespace {
 
 using test::HasReason;
 using test::IsOk;
+using test::IsOkAndHolds;
 using test::StatusIs;
 using ::testing::AllOf;
 using ::testing::AnyOf;
@@ -45,15 +46,19 @@ auto IsMalformed() {
                HasReason(common::v1::ERROR_REASON_SIGNATURE_HEADER_MALFORMED));
 }
 
-std::vector<Secret> Secrets(const std::vector<std::string>& texts) {
-  std::vector<Secret> secrets;
-  for (const std::string& text : texts) secrets.emplace_back(text);
+// Named as they read, so that the name that is answered tells the key.
+std::vector<SigningSecret> Secrets(const std::vector<std::string>& texts) {
+  std::vector<SigningSecret> secrets;
+  for (const std::string& text : texts) {
+    secrets.push_back({text, Secret(text)});
+  }
   return secrets;
 }
 
-absl::Status Verify(absl::string_view header, absl::string_view body,
-                    const std::vector<std::string>& secrets,
-                    int64_t now = kNow) {
+absl::StatusOr<std::string> Verify(absl::string_view header,
+                                   absl::string_view body,
+                                   const std::vector<std::string>& secrets,
+                                   int64_t now = kNow) {
   return VerifyStripeSignature(header, body, Secrets(secrets),
                                absl::FromUnixSeconds(now), kTolerance);
 }
@@ -122,7 +127,7 @@ TEST(StripeSignature, C021_AcceptsWhatTheOfficialLibrarySigned) {
 
 TEST(StripeSignature, C021_AnyFlippedBitOfTheBodyIsRefused) {
   for (const Vector& vector : Vectors()) {
-    const std::vector<Secret> secrets = Secrets({vector.secret});
+    const std::vector<SigningSecret> secrets = Secrets({vector.secret});
     const absl::Time now = absl::FromUnixSeconds(vector.timestamp);
     std::string body = vector.body;
     for (size_t bit = 0; bit < body.size() * 8; ++bit) {
@@ -151,7 +156,7 @@ TEST(StripeSignature, C021_AnyFlippedBitOfTheHeaderIsRefused) {
     if (std::count(vector.header.begin(), vector.header.end(), ',') != 1) {
       continue;
     }
-    const std::vector<Secret> secrets = Secrets({vector.secret});
+    const std::vector<SigningSecret> secrets = Secrets({vector.secret});
     // Without the tolerance, so that the signature alone has to refuse.
     const absl::Time now = absl::FromUnixSeconds(vector.timestamp);
     std::string header = vector.header;
@@ -159,7 +164,7 @@ TEST(StripeSignature, C021_AnyFlippedBitOfTheHeaderIsRefused) {
     for (size_t bit = 0; bit < header.size() * 8; ++bit) {
       const char mask = static_cast<char>(1 << (bit % 8));
       header[bit / 8] ^= mask;
-      const absl::Status status = VerifyStripeSignature(
+      const absl::StatusOr<std::string> status = VerifyStripeSignature(
           header, vector.body, secrets, now, absl::InfiniteDuration());
       ASSERT_THAT(status, AnyOf(IsInvalid(), IsMalformed()))
           << vector.name << " " << header;
@@ -195,6 +200,23 @@ TEST(StripeSignature, C022_ARetiredSecretNoLongerCounts) {
   const std::string header = Signed("whsec_old", absl::StrCat(kNow));
   EXPECT_THAT(Verify(header, kBody, {"whsec_old", "whsec_new"}), IsOk());
   EXPECT_THAT(Verify(header, kBody, {"whsec_new"}), IsInvalid());
+}
+
+TEST(StripeSignature, C022_TellsWhichLiveSecretVouched) {
+  const std::string t = absl::StrCat(kNow);
+  const std::string old_only = Signed("whsec_old", t);
+  const std::string both = absl::StrCat(old_only, ",", V1("whsec_new", t));
+  const std::vector<std::string> rotating = {"whsec_new", "whsec_old"};
+  EXPECT_THAT(Verify(old_only, kBody, rotating), IsOkAndHolds("whsec_old"));
+  EXPECT_THAT(Verify(Signed("whsec_new", t), kBody, rotating),
+              IsOkAndHolds("whsec_new"));
+  // Signed with both while the provider rotates: the first of the settings,
+  // so that a key that is named last falls silent as soon as it may go.
+  EXPECT_THAT(Verify(both, kBody, rotating), IsOkAndHolds("whsec_new"));
+  EXPECT_THAT(Verify(both, kBody, {"whsec_old", "whsec_new"}),
+              IsOkAndHolds("whsec_old"));
+  EXPECT_THAT(Verify(both, kBody, {"other", "whsec_old"}),
+              IsOkAndHolds("whsec_old"));
 }
 
 TEST(StripeSignature, C022_MoreThan16EntriesAreRefused) {
@@ -261,7 +283,7 @@ TEST(StripeSignature, C028_TheToleranceIsClosedAndTwoSided) {
   } kTable[] = {{-301, false}, {-300, true}, {-299, true}, {0, true},
                 {299, true},   {300, true},  {301, false}};
   for (const auto& row : kTable) {
-    const absl::Status status =
+    const absl::StatusOr<std::string> status =
         Verify(Signed("whsec_new", absl::StrCat(kNow + row.offset)), kBody,
                {"whsec_new"});
     if (row.accepted) {

@@ -97,7 +97,7 @@ absl::StatusOr<store::RecordedEvent> IngestEvent::Run(
 
 absl::StatusOr<store::RecordedEvent> IngestEvent::Ingest(
     const ConfiguredRoute& configured, const providers::Delivery& delivery) {
-  RETURN_IF_ERROR(configured.adapter->Verify(delivery, clock_.Now()));
+  RETURN_IF_ERROR(configured.adapter->Verify(delivery, clock_.Now()).status());
   ASSIGN_OR_RETURN(const providers::ProviderEvent event,
                    configured.adapter->Parse(delivery.body));
   ASSIGN_OR_RETURN(const store::RecordedEvent recorded,

@@ -1,6 +1,8 @@
 #include "services/webhook-ingest/routes.h"
 
 #include <algorithm>
+#include <filesystem>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -32,9 +34,17 @@ absl::StatusOr<std::unique_ptr<providers::ProviderAdapter>> MakeAdapter(
         route.type(), "'; known are: stripe"));
   }
   providers::StripeSettings settings;
+  std::set<std::string> names;
   for (const std::string& file : route.secret_files()) {
+    const std::string name = std::filesystem::path(file).filename();
+    // The name is all that tells keys apart in logs and metrics.
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("routes: ", route.name(), ": secret_files: two are ",
+                       "called '", name, "'; names must differ"));
+    }
     ASSIGN_OR_RETURN(Secret secret, ReadSecret(file));
-    settings.secrets.push_back(std::move(secret));
+    settings.secrets.push_back({name, std::move(secret)});
   }
   if (settings.secrets.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(

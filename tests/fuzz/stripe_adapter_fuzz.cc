@@ -68,11 +68,8 @@ void CheckSubscription(const ProviderEvent& event,
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const tenure::providers::StripeAdapter& adapter =
-      *new tenure::providers::StripeAdapter([] {
-        tenure::providers::StripeSettings settings;
-        settings.secrets.emplace_back("whsec_unused");
-        return settings;
-      }());
+      *new tenure::providers::StripeAdapter(
+          tenure::providers::StripeSettings());
   const absl::string_view body(reinterpret_cast<const char*>(data), size);
   const absl::StatusOr<ProviderEvent> event = adapter.Parse(body);
   if (!event.ok()) {

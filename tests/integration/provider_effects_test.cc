@@ -266,7 +266,6 @@ void Stamp(const std::string& product_id, Fact& fact) {
 
 absl::StatusOr<providers::ProviderEvent> ParseStripe(const std::string& body) {
   providers::StripeSettings settings;
-  settings.secrets.emplace_back("whsec_test");
   settings.renewal_leeway = kLeeway;
   return providers::StripeAdapter(std::move(settings)).Parse(body);
 }
