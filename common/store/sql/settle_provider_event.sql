@@ -1,8 +1,9 @@
 -- $4: microseconds until something looks at the event again, NULL for a settled one.
 -- What was settled meanwhile stays settled: a failure is written in a second transaction, and in between a redelivery
 -- may have applied the event.
+-- An applied event that was replayed without effect is an applied one still.
 UPDATE provider_event
-   SET status = $2, reason = $3, attempt_count = attempt_count + 1,
+   SET status = CASE WHEN $2 = 'noop' AND reason = 'replay_of_applied' THEN 'applied' ELSE $2 END, reason = $3, attempt_count = attempt_count + 1,
        next_attempt_at = tenure_now() + $4::bigint * interval '1 microsecond',
        processed_at = CASE WHEN $4::bigint IS NULL THEN tenure_now() END,
        last_error = $5,
