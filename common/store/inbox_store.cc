@@ -17,11 +17,6 @@
 namespace tenure::store {
 namespace {
 
-// The first wait of an event that could not be applied; doubled per attempt. A
-// parked one waits for a fact that only the outside brings, and that is often
-// a second event of the same purchase, moments away.
-constexpr absl::Duration kFirstWait = absl::Seconds(2);
-
 constexpr std::pair<EventState, absl::string_view> kStateNames[] = {
     {EventState::kReceived, "received"},
     {EventState::kApplied, "applied"},
@@ -47,10 +42,13 @@ bool Waits(EventState state) {
 
 std::optional<int64_t> WaitMicroseconds(EventState state, int64_t attempts) {
   if (!Waits(state)) return std::nullopt;
-  // No randomness: the order of waiting events need not be spread, one process
-  // takes one at a time.
+  // A parked event waits for a fact that only the outside brings, and that is
+  // often a second event of the same purchase, moments away: the first wait is
+  // short. No randomness: the order of waiting events need not be spread, one
+  // process takes one at a time.
   const absl::Duration wait =
-      kFirstWait * static_cast<double>(1 << std::min<int64_t>(attempts, 10));
+      InboxStore::kFirstWait *
+      static_cast<double>(1 << std::min<int64_t>(attempts, 10));
   return absl::ToInt64Microseconds(std::min(wait, InboxStore::kLongestWait));
 }
 
@@ -345,16 +343,19 @@ absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryNext(
 absl::Status InboxStore::RetryInTransaction(
     db::Transaction& tx, const std::vector<int64_t>& route_ids,
     const Parser& parse, WaitingEvent* taken, RecordedEvent* recorded) {
-  ASSIGN_OR_RETURN(const db::Result rows,
-                   tx.Execute(kLockWaitingEvent, db::MakeParams(route_ids)));
+  ASSIGN_OR_RETURN(
+      const db::Result rows,
+      tx.Execute(kLockWaitingEvent, db::MakeParams(route_ids, parking_limit_)));
   if (rows.empty()) return absl::OkStatus();
   taken->event_id = rows[0].Int64("id");
   taken->attempt_count = rows[0].Int64("attempt_count");
   taken->too_old = rows[0].Bool("too_old");
   recorded->event_id = taken->event_id;
   ASSIGN_OR_RETURN(recorded->state, ParseEventState(rows[0].Text("status")));
-  ASSIGN_OR_RETURN(const ParsedEvent parsed,
+  ASSIGN_OR_RETURN(ParsedEvent parsed,
                    parse(rows[0].Int64("route_id"), rows[0].Bytea("body")));
+  // Some providers have it in a header, and a stored body is read without them.
+  parsed.event.event_id = rows[0].Text("external_event_id");
   RETURN_IF_ERROR(rows.status());
   RETURN_IF_ERROR(ApplyFacts(tx, parsed.route, parsed.event, recorded));
   if (taken->too_old && Waits(recorded->state)) {

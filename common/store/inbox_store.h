@@ -44,7 +44,10 @@ struct RecordedEvent {
 // The inbox. Thread-safe.
 class InboxStore {
  public:
-  explicit InboxStore(db::Pool& pool) : pool_(pool) {}
+  // `parking_limit`: how long after its arrival an event is tried again.
+  explicit InboxStore(db::Pool& pool,
+                      absl::Duration parking_limit = kParkingLimit)
+      : pool_(pool), parking_limit_(parking_limit) {}
 
   // Stores a verified event and applies its facts, in one transaction: inbox
   // row, facts, projection, history, outbox. OK only after the commit.
@@ -71,13 +74,17 @@ class InboxStore {
 
   // Takes the next waiting event of `route_ids` that is due, tries to apply it
   // and tells what became of it; nullopt when nothing is due. What still cannot
-  // be applied waits longer, at most kLongestWait; after seven days it is dead
-  // and listed for an operator (C012). Several processes take different
+  // be applied waits longer, at most kLongestWait; past the parking limit it is
+  // dead and listed for an operator (C012). Several processes take different
   // events.
   absl::StatusOr<std::optional<RecordedEvent>> RetryNext(
       const std::vector<int64_t>& route_ids, const Parser& parse);
 
+  // The table of waits: the first one, doubled by every attempt up to the
+  // longest.
+  static constexpr absl::Duration kFirstWait = absl::Seconds(2);
   static constexpr absl::Duration kLongestWait = absl::Hours(1);
+  static constexpr absl::Duration kParkingLimit = absl::Hours(7 * 24);
 
  private:
   // `failure` is OK, or why applying failed: then only the row is stored.
@@ -100,6 +107,7 @@ class InboxStore {
                       int64_t attempt_count, absl::string_view error);
 
   db::Pool& pool_;
+  const absl::Duration parking_limit_;
 };
 
 }  // namespace tenure::store
