@@ -13,7 +13,6 @@
 #include "absl/strings/substitute.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "tests/support/http_client.h"
 
 namespace tenure::test {
 namespace {
@@ -136,15 +135,18 @@ absl::Status Cluster::StartScheduler(const std::vector<std::string>& flags) {
 }
 
 absl::StatusOr<std::string> Cluster::Post(const std::string& body) const {
-  const int64_t now = absl::ToUnixSeconds(SystemClock::Instance().Now());
-  ASSIGN_OR_RETURN(
-      const HttpReply reply,
-      HttpPost(Address("http"), "/v1/webhooks/stripe", body,
-               {{"Content-Type", "application/json"},
-                {"Stripe-Signature",
-                 absl::StrCat("t=", now,
-                              ",v1=", Sign(absl::StrCat(now, ".", body)))}}));
+  ASSIGN_OR_RETURN(const HttpReply reply,
+                   HttpPost(Address("http"), "/v1/webhooks/stripe", body,
+                            StripeHeaders(body)));
   return absl::StrCat(reply.status, " ", reply.body);
+}
+
+HttpHeaders Cluster::StripeHeaders(absl::string_view body) const {
+  const int64_t now = absl::ToUnixSeconds(SystemClock::Instance().Now());
+  return {
+      {"Content-Type", "application/json"},
+      {"Stripe-Signature",
+       absl::StrCat("t=", now, ",v1=", Sign(absl::StrCat(now, ".", body)))}};
 }
 
 std::map<std::string, std::string> Cluster::DemoEnvironment() const {

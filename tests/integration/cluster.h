@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/http_client.h"
 #include "tests/support/process.h"
 
 namespace tenure::test {
@@ -47,6 +48,9 @@ class Cluster {
   // Posts a body to the route "stripe", signed with the cluster's secret.
   // HTTP status and body, joined by a space: "200 {...}".
   absl::StatusOr<std::string> Post(const std::string& body) const;
+
+  // The headers of a delivery of `body` to the route "stripe", signed now.
+  HttpHeaders StripeHeaders(absl::string_view body) const;
 
   // What scripts/demo.py needs to know (TENURE_DEMO_*).
   std::map<std::string, std::string> DemoEnvironment() const;

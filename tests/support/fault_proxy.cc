@@ -220,21 +220,25 @@ void FaultProxy::AddShot(Shot shot) {
 }
 
 void FaultProxy::CutBeforeCommit(int times, int connection) {
-  AddShot({connection, true, "", false, times});
+  AddShot({connection, true, "", false, false, times});
 }
 
 void FaultProxy::CutAfterCommit(int times, int connection) {
-  AddShot({connection, true, "", true, times});
+  AddShot({connection, true, "", true, false, times});
+}
+
+void FaultProxy::HoldAfterCommit(int times, int connection) {
+  AddShot({connection, true, "", true, true, times});
 }
 
 void FaultProxy::CutBeforeStatement(absl::string_view text, int times,
                                     int connection) {
-  AddShot({connection, false, std::string(text), false, times});
+  AddShot({connection, false, std::string(text), false, false, times});
 }
 
 void FaultProxy::CutAfterStatement(absl::string_view text, int times,
                                    int connection) {
-  AddShot({connection, false, std::string(text), true, times});
+  AddShot({connection, false, std::string(text), true, false, times});
 }
 
 void FaultProxy::Heal() {
@@ -244,6 +248,7 @@ void FaultProxy::Heal() {
   for (auto& [id, connection] : connections_) {
     connection.to_server.budget.reset();
     connection.to_client.budget.reset();
+    connection.to_client.held = false;
   }
   Wake();
 }
@@ -255,10 +260,11 @@ FaultProxy::Counters FaultProxy::counters() const {
   return counters;
 }
 
-bool FaultProxy::AwaitCuts(int64_t count, absl::Duration timeout) const {
+bool FaultProxy::AwaitCounter(int64_t Counters::*counter, int64_t count,
+                              absl::Duration timeout) const {
   const absl::Duration end = Monotonic() + timeout;
   MutexLock lock(mutex_);
-  while (counters_.cuts < count) {
+  while (counters_.*counter < count) {
     const absl::Duration left = end - Monotonic();
     if (left <= absl::ZeroDuration()) return false;
     changed_.WaitFor(mutex_, left);
@@ -266,15 +272,16 @@ bool FaultProxy::AwaitCuts(int64_t count, absl::Duration timeout) const {
   return true;
 }
 
+bool FaultProxy::AwaitCuts(int64_t count, absl::Duration timeout) const {
+  return AwaitCounter(&Counters::cuts, count, timeout);
+}
+
+bool FaultProxy::AwaitHeld(int64_t count, absl::Duration timeout) const {
+  return AwaitCounter(&Counters::held, count, timeout);
+}
+
 bool FaultProxy::AwaitConnections(int64_t count, absl::Duration timeout) const {
-  const absl::Duration end = Monotonic() + timeout;
-  MutexLock lock(mutex_);
-  while (counters_.connections < count) {
-    const absl::Duration left = end - Monotonic();
-    if (left <= absl::ZeroDuration()) return false;
-    changed_.WaitFor(mutex_, left);
-  }
-  return true;
+  return AwaitCounter(&Counters::connections, count, timeout);
 }
 
 bool FaultProxy::BlackHoled(int connection) const {
@@ -326,7 +333,7 @@ void FaultProxy::Run() {
               flow->queued_bytes < kMaxQueuedBytes) {
             source |= POLLIN;
           }
-          if (flow->queue.empty()) continue;
+          if (flow->queue.empty() || flow->held) continue;
           if (flow->queue.front().due <= now) {
             sink |= POLLOUT;
           } else {
@@ -472,6 +479,7 @@ bool FaultProxy::Read(Connection& connection, Flow& flow) {
 bool FaultProxy::Write(Connection& connection, Flow& flow) {
   const bool to_server = flow.direction == Direction::kToServer;
   const int fd = to_server ? connection.server_fd : connection.client_fd;
+  if (flow.held) return true;
   while (!flow.queue.empty() && flow.queue.front().due <= Monotonic()) {
     std::string& bytes = flow.queue.front().bytes;
     const ssize_t sent = send(fd, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -585,10 +593,12 @@ bool FaultProxy::OnStatement(Connection& connection, absl::string_view text) {
     if (shot->commit ? !commit : !absl::StrContains(text, shot->text)) continue;
     const bool after = shot->after;
     const bool of_commit = shot->commit;
+    const bool hold = shot->hold;
     if (--shot->times <= 0) shots_.erase(shot);
     if (after) {
-      connection.awaited =
-          of_commit ? Awaited::kCommitReply : Awaited::kReadyForQuery;
+      connection.awaited = hold        ? Awaited::kCommitReplyToHold
+                           : of_commit ? Awaited::kCommitReply
+                                       : Awaited::kReadyForQuery;
       return true;
     }
     connection.to_server.cut_when_drained = true;
@@ -620,6 +630,13 @@ bool FaultProxy::InspectFromServer(Connection& connection,
         return true;
       }
       break;
+    case Awaited::kCommitReplyToHold:
+      if (tag != "COMMIT") return true;
+      connection.awaited = Awaited::kNothing;
+      connection.to_client.held = true;
+      ++counters_.held;
+      changed_.NotifyAll();
+      return true;
     case Awaited::kReadyForQuery:
       // Outside a transaction block the commit is sure only here.
       if (message[0] != 'Z') return false;

@@ -44,6 +44,7 @@ class FaultProxy {
     int64_t refused = 0;
     int64_t open = 0;  // connections at present
     int64_t cuts = 0;  // connections that a fault ended
+    int64_t held = 0;  // COMMIT replies that were held back
     int64_t bytes_to_server = 0;
     int64_t bytes_to_client = 0;
     int64_t statements = 0;        // simple queries and executions
@@ -90,8 +91,13 @@ class FaultProxy {
   // without passing the answer on: the transaction is committed and the client
   // cannot know.
   void CutAfterCommit(int times = 1, int connection = kAllConnections);
-  // The same for a statement whose text contains `text`: for statements that
-  // commit by themselves. After: once the server is ready for the next one.
+  // Forwards the next COMMIT and holds back the server's answer to it, and what
+  // follows on that connection, until Heal or a cut: the instant between a
+  // commit and the client's knowledge of it, for as long as a test needs.
+  void HoldAfterCommit(int times = 1, int connection = kAllConnections);
+  // The same as the cuts for a statement whose text contains `text`: for
+  // statements that commit by themselves. After: once the server is ready for
+  // the next one.
   void CutBeforeStatement(absl::string_view text, int times = 1,
                           int connection = kAllConnections);
   void CutAfterStatement(absl::string_view text, int times = 1,
@@ -101,9 +107,11 @@ class FaultProxy {
   void Heal();
 
   Counters counters() const;
-  // Wait until that many cuts, or connections, were counted; false when
-  // `timeout` passed first.
+  // Wait until that many cuts, held replies, or connections were counted; false
+  // when `timeout` passed first.
   [[nodiscard]] bool AwaitCuts(int64_t count,
+                               absl::Duration timeout = kPatience) const;
+  [[nodiscard]] bool AwaitHeld(int64_t count,
                                absl::Duration timeout = kPatience) const;
   [[nodiscard]] bool AwaitConnections(int64_t count,
                                       absl::Duration timeout = kPatience) const;
@@ -125,10 +133,17 @@ class FaultProxy {
     // Nothing is read any more, and the connection is cut once the queue is
     // empty.
     bool cut_when_drained = false;
+    // Nothing is written any more, until Heal.
+    bool held = false;
     bool read_ended = false;
     bool write_ended = false;
   };
-  enum class Awaited { kNothing, kCommitReply, kReadyForQuery };
+  enum class Awaited {
+    kNothing,
+    kCommitReply,
+    kCommitReplyToHold,
+    kReadyForQuery
+  };
   struct Connection {
     int id = 0;
     int client_fd = -1;
@@ -156,6 +171,7 @@ class FaultProxy {
     bool commit = false;
     std::string text;
     bool after = false;
+    bool hold = false;
     int times = 0;
   };
   struct PendingCut {
@@ -197,6 +213,8 @@ class FaultProxy {
   absl::Duration DelayOf(int connection, Direction direction) const
       TENURE_REQUIRES(mutex_);
   void AddShot(Shot shot);
+  bool AwaitCounter(int64_t Counters::*counter, int64_t count,
+                    absl::Duration timeout) const;
 
   const std::string host_;
   const int upstream_port_;

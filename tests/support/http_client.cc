@@ -88,10 +88,64 @@ absl::StatusOr<std::optional<std::string>> ReadChunks(absl::string_view rest) {
   }
 }
 
-// Reads a reply from what has arrived. nullopt when it is not complete yet;
-// `ended` says that nothing will follow.
-absl::StatusOr<std::optional<HttpReply>> Parse(absl::string_view received,
-                                               bool ended, bool is_head) {
+absl::StatusOr<HttpReply> Exchange(absl::string_view address,
+                                   absl::string_view request, bool is_head,
+                                   absl::Duration timeout) {
+  const absl::Duration end = Monotonic() + timeout;
+  ASSIGN_OR_RETURN(const Socket connection, Connect(address));
+  std::string received;
+  bool can_send = true;
+  for (;;) {
+    const absl::Duration left = end - Monotonic();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("no whole reply within ", absl::FormatDuration(timeout),
+                       "; received: ", received.substr(0, 500)));
+    }
+    // Both ways at once: the server may answer, or stop reading, midway.
+    const bool sending = can_send && !request.empty();
+    pollfd ready = {connection.fd(),
+                    static_cast<short>(POLLIN | (sending ? POLLOUT : 0)), 0};
+    poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
+    if (sending && (ready.revents & POLLOUT) != 0) {
+      const ssize_t sent = send(connection.fd(), request.data(), request.size(),
+                                MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (sent > 0) {
+        request.remove_prefix(static_cast<size_t>(sent));
+      } else if (errno != EAGAIN && errno != EINTR) {
+        // The reply may have arrived all the same.
+        can_send = false;
+      }
+    }
+    if ((ready.revents & ~POLLOUT) == 0) continue;
+    char buffer[65536];
+    const ssize_t got =
+        recv(connection.fd(), buffer, sizeof(buffer), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
+    const bool ended = got <= 0;
+    const std::string reason = got < 0 ? std::strerror(errno) : "it was closed";
+    if (got > 0) received.append(buffer, static_cast<size_t>(got));
+    ASSIGN_OR_RETURN(std::optional<HttpReply> reply,
+                     ParseHttpReply(received, got == 0, is_head));
+    if (reply.has_value()) return *std::move(reply);
+    if (ended) {
+      return absl::UnavailableError(
+          absl::StrCat("the connection ended before a whole reply (", reason,
+                       "); received: ", received.substr(0, 500)));
+    }
+  }
+}
+
+bool HasHeader(const HttpHeaders& headers, absl::string_view name) {
+  return std::any_of(headers.begin(), headers.end(), [&](const auto& header) {
+    return absl::EqualsIgnoreCase(header.first, name);
+  });
+}
+
+}  // namespace
+
+absl::StatusOr<std::optional<HttpReply>> ParseHttpReply(
+    absl::string_view received, bool ended, bool is_head) {
   const std::optional<HttpReply> incomplete;
   HttpReply reply;
   absl::string_view rest = received;
@@ -157,62 +211,6 @@ absl::StatusOr<std::optional<HttpReply>> Parse(absl::string_view received,
   reply.body = std::string(rest);
   return std::optional<HttpReply>(std::move(reply));
 }
-
-absl::StatusOr<HttpReply> Exchange(absl::string_view address,
-                                   absl::string_view request, bool is_head,
-                                   absl::Duration timeout) {
-  const absl::Duration end = Monotonic() + timeout;
-  ASSIGN_OR_RETURN(const Socket connection, Connect(address));
-  std::string received;
-  bool can_send = true;
-  for (;;) {
-    const absl::Duration left = end - Monotonic();
-    if (left <= absl::ZeroDuration()) {
-      return absl::DeadlineExceededError(
-          absl::StrCat("no whole reply within ", absl::FormatDuration(timeout),
-                       "; received: ", received.substr(0, 500)));
-    }
-    // Both ways at once: the server may answer, or stop reading, midway.
-    const bool sending = can_send && !request.empty();
-    pollfd ready = {connection.fd(),
-                    static_cast<short>(POLLIN | (sending ? POLLOUT : 0)), 0};
-    poll(&ready, 1, static_cast<int>(absl::ToInt64Milliseconds(left)) + 1);
-    if (sending && (ready.revents & POLLOUT) != 0) {
-      const ssize_t sent = send(connection.fd(), request.data(), request.size(),
-                                MSG_NOSIGNAL | MSG_DONTWAIT);
-      if (sent > 0) {
-        request.remove_prefix(static_cast<size_t>(sent));
-      } else if (errno != EAGAIN && errno != EINTR) {
-        // The reply may have arrived all the same.
-        can_send = false;
-      }
-    }
-    if ((ready.revents & ~POLLOUT) == 0) continue;
-    char buffer[65536];
-    const ssize_t got =
-        recv(connection.fd(), buffer, sizeof(buffer), MSG_DONTWAIT);
-    if (got < 0 && (errno == EAGAIN || errno == EINTR)) continue;
-    const bool ended = got <= 0;
-    const std::string reason = got < 0 ? std::strerror(errno) : "it was closed";
-    if (got > 0) received.append(buffer, static_cast<size_t>(got));
-    ASSIGN_OR_RETURN(std::optional<HttpReply> reply,
-                     Parse(received, got == 0, is_head));
-    if (reply.has_value()) return *std::move(reply);
-    if (ended) {
-      return absl::UnavailableError(
-          absl::StrCat("the connection ended before a whole reply (", reason,
-                       "); received: ", received.substr(0, 500)));
-    }
-  }
-}
-
-bool HasHeader(const HttpHeaders& headers, absl::string_view name) {
-  return std::any_of(headers.begin(), headers.end(), [&](const auto& header) {
-    return absl::EqualsIgnoreCase(header.first, name);
-  });
-}
-
-}  // namespace
 
 std::optional<std::string> HttpReply::Header(absl::string_view name) const {
   for (const auto& [key, value] : headers) {

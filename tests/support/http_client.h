@@ -24,6 +24,11 @@ struct HttpReply {
   std::optional<std::string> Header(absl::string_view name) const;
 };
 
+// Reads a reply from what has arrived of it. nullopt when it is not complete
+// yet; `ended` says that nothing will follow, `is_head` that it has no body.
+absl::StatusOr<std::optional<HttpReply>> ParseHttpReply(
+    absl::string_view received, bool ended, bool is_head);
+
 // A minimal HTTP/1.1 client, written apart from the product's HTTP code so that
 // a misreading there is not mirrored here. One connection per request,
 // "Connection: close". `address` is "127.0.0.1:PORT". UNAVAILABLE when the

@@ -12,55 +12,16 @@
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "tests/support/process.h"
 #include "tests/support/test_signal.h"
 
 namespace tenure::test {
 namespace {
 
-// The cluster of this process. Its script stops the server when its standard
-// input ends, so even a crash of this process leaves nothing behind.
-class OwnCluster {
- public:
-  static absl::StatusOr<std::unique_ptr<OwnCluster>> Start() {
-    ProcessOptions options;
-    options.args = {"run", "--migrator=" TENURE_TEST_PG_MIGRATOR,
-                    "--sql=" TENURE_TEST_PG_SQL};
-    options.pipe_stdin = true;
-    options.outlives_parent = true;
-    std::unique_ptr<OwnCluster> own(new OwnCluster());
-    ASSIGN_OR_RETURN(own->script_,
-                     Process::Start(TENURE_TEST_PG_SCRIPT, options));
-    const absl::StatusOr<std::string> ready =
-        own->script_->AwaitLine("ready ", absl::Minutes(5));
-    if (!ready.ok()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("no PostgreSQL for the test: ", own->script_->Output()));
-    }
-    own->dir_ = std::string(absl::StripPrefix(*ready, "ready "));
-    return own;
-  }
-
-  ~OwnCluster() {
-    if (script_ == nullptr) return;
-    script_->CloseStdin();
-    (void)script_->Wait(kPatience);
-  }
-
-  const std::string& dir() const { return dir_; }
-
- private:
-  OwnCluster() = default;
-
-  std::unique_ptr<Process> script_;
-  std::string dir_;
-};
-
-absl::StatusOr<PgCluster> Find(std::unique_ptr<OwnCluster>* own) {
+absl::StatusOr<PgCluster> Find(std::unique_ptr<OwnPgCluster>* own) {
   const char* dir = std::getenv("TENURE_TEST_PG_DIR");
   if (dir != nullptr && *dir != '\0') return PgCluster::Read(dir);
-  ASSIGN_OR_RETURN(*own, OwnCluster::Start());
-  return PgCluster::Read((*own)->dir());
+  ASSIGN_OR_RETURN(*own, OwnPgCluster::Start());
+  return (*own)->cluster();
 }
 
 std::string WithHost(absl::string_view host, int port, absl::string_view user,
@@ -75,7 +36,7 @@ std::string WithHost(absl::string_view host, int port, absl::string_view user,
 absl::StatusOr<const PgCluster*> PgCluster::Get() {
   // Made first so that it still is there when the cluster is stopped.
   (void)SystemClock::Instance();
-  static std::unique_ptr<OwnCluster> own;
+  static std::unique_ptr<OwnPgCluster> own;
   static const absl::StatusOr<PgCluster> cluster = Find(&own);
   if (!cluster.ok()) return cluster.status();
   return &*cluster;
@@ -116,6 +77,42 @@ std::string PgCluster::Conninfo(absl::string_view database) const {
 
 std::string PgCluster::SocketConninfo(absl::string_view database) const {
   return WithHost(socket_dir_, port_, user_, database);
+}
+
+absl::StatusOr<std::unique_ptr<OwnPgCluster>> OwnPgCluster::Start() {
+  ProcessOptions options;
+  options.args = {"run", "--migrator=" TENURE_TEST_PG_MIGRATOR,
+                  "--sql=" TENURE_TEST_PG_SQL};
+  options.pipe_stdin = true;
+  options.outlives_parent = true;
+  ASSIGN_OR_RETURN(std::unique_ptr<Process> script,
+                   Process::Start(TENURE_TEST_PG_SCRIPT, options));
+  const absl::StatusOr<std::string> ready =
+      script->AwaitLine("ready ", absl::Minutes(5));
+  if (!ready.ok()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("no PostgreSQL for the test: ", script->Output()));
+  }
+  ASSIGN_OR_RETURN(PgCluster cluster,
+                   PgCluster::Read(absl::StripPrefix(*ready, "ready ")));
+  return std::unique_ptr<OwnPgCluster>(
+      new OwnPgCluster(std::move(cluster), std::move(script)));
+}
+
+OwnPgCluster::~OwnPgCluster() {
+  script_->CloseStdin();
+  (void)script_->Wait(kPatience);
+}
+
+absl::Status OwnPgCluster::Disturb(const std::string& command) const {
+  ProcessOptions options;
+  options.args = {command, cluster_.env_dir()};
+  ASSIGN_OR_RETURN(const std::unique_ptr<Process> script,
+                   Process::Start(TENURE_TEST_PG_SCRIPT, options));
+  ASSIGN_OR_RETURN(const ExitStatus status, script->Wait(absl::Minutes(2)));
+  if (status.ok()) return absl::OkStatus();
+  return absl::InternalError(
+      absl::StrCat("cluster.sh ", command, ": ", script->Output()));
 }
 
 }  // namespace tenure::test

@@ -1,10 +1,14 @@
 #ifndef TENURE_TESTS_SUPPORT_PG_CLUSTER_H_
 #define TENURE_TESTS_SUPPORT_PG_CLUSTER_H_
 
+#include <memory>
 #include <string>
+#include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "tests/support/process.h"
 
 namespace tenure::test {
 
@@ -41,6 +45,38 @@ class PgCluster {
   std::string user_;
   std::string socket_dir_;
   std::string log_path_;
+};
+
+// A PostgreSQL of one owner, for tests that do to it what no other test of the
+// run would survive. It ends with its owner, even when that is killed.
+// Thread-safe as far as one fault at a time is made.
+class OwnPgCluster {
+ public:
+  static absl::StatusOr<std::unique_ptr<OwnPgCluster>> Start();
+  ~OwnPgCluster();
+
+  const PgCluster& cluster() const { return cluster_; }
+
+  // Ends every process of the server at once; what was committed is in its log.
+  absl::Status Crash() const { return Disturb("crash"); }
+  // Stops it in order; sessions are ended.
+  absl::Status Shutdown() const { return Disturb("shutdown"); }
+  // Starts it again, at the same address; returns when it takes connections.
+  absl::Status Restart() const { return Disturb("restart"); }
+  // Stops every process of the server where it stands: sessions stay open and
+  // nothing answers.
+  absl::Status Freeze() const { return Disturb("freeze"); }
+  absl::Status Thaw() const { return Disturb("thaw"); }
+
+ private:
+  OwnPgCluster(PgCluster cluster, std::unique_ptr<Process> script)
+      : cluster_(std::move(cluster)), script_(std::move(script)) {}
+
+  absl::Status Disturb(const std::string& command) const;
+
+  const PgCluster cluster_;
+  // Stops the server when its standard input ends.
+  const std::unique_ptr<Process> script_;
 };
 
 }  // namespace tenure::test

@@ -49,11 +49,16 @@ absl::Status CloneTemplate(Session& session, const std::string& name) {
 
 absl::StatusOr<std::unique_ptr<TestDatabase>> TestDatabase::Create() {
   ASSIGN_OR_RETURN(const PgCluster* cluster, PgCluster::Get());
+  return Create(*cluster);
+}
+
+absl::StatusOr<std::unique_ptr<TestDatabase>> TestDatabase::Create(
+    const PgCluster& cluster) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Session> session,
-                   Session::Open(cluster->Conninfo(kMaintenanceDatabase)));
+                   Session::Open(cluster.Conninfo(kMaintenanceDatabase)));
   const std::string name = RandomName();
   RETURN_IF_ERROR(CloneTemplate(*session, name));
-  return std::unique_ptr<TestDatabase>(new TestDatabase(*cluster, name));
+  return std::unique_ptr<TestDatabase>(new TestDatabase(cluster, name));
 }
 
 TestDatabase::~TestDatabase() {

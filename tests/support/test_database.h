@@ -20,6 +20,9 @@ namespace tenure::test {
 class TestDatabase {
  public:
   static absl::StatusOr<std::unique_ptr<TestDatabase>> Create();
+  // The same on another server, which has to outlive it.
+  static absl::StatusOr<std::unique_ptr<TestDatabase>> Create(
+      const PgCluster& cluster);
   ~TestDatabase();
   TestDatabase(const TestDatabase&) = delete;
   TestDatabase& operator=(const TestDatabase&) = delete;

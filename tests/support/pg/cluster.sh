@@ -4,6 +4,7 @@
 #   cluster.sh start DIR [--migrator=PROGRAM] [--sql=FILE]
 #   cluster.sh stop DIR
 #   cluster.sh run [--migrator=PROGRAM] [--sql=FILE]
+#   cluster.sh crash DIR | shutdown DIR | restart DIR | freeze DIR | thaw DIR
 #
 # start  makes a cluster, starts its server on 127.0.0.1 (a free port) and on a
 #        unix socket, creates the database tenure_template and writes DIR/env
@@ -14,6 +15,14 @@
 # run    start in a directory of its own, print "ready DIR", and stop when
 #        standard input ends: the cluster cannot outlive the process that holds
 #        the other end, however that process dies.
+#
+# What can happen to the server of DIR, for tests that own one:
+# crash     every process ends at once; the next start recovers from the log
+# shutdown  an orderly stop that ends the sessions
+# restart   starts it again on the same port, and waits until it answers
+# freeze    stops every process where it stands (SIGSTOP): connections stay open
+#           and nothing answers
+# thaw      lets them go on; fine to repeat
 #
 # The template is filled by `PROGRAM migrate up --conninfo=...`, then by FILE.
 #
@@ -71,10 +80,25 @@ as_server() {
   fi
 }
 
+# Sends a signal to the postmaster of a cluster, then to its children: a stopped
+# postmaster starts no new ones meanwhile.
+signal_server() {
+  local base=$1 signal=$2 postmaster
+  postmaster=$(head -n 1 "$base/data/postmaster.pid") || return 1
+  kill -s "$signal" "$postmaster"
+  local children
+  read -r -a children <"/proc/$postmaster/task/$postmaster/children" || true
+  ((${#children[@]})) || return 0
+  # One that ended a moment ago is none to miss.
+  kill -s "$signal" "${children[@]}" || true
+}
+
 stop_base() {
   local base=$1 bindir=$2 user=$3
   [[ "$base" == /tmp/tenure-pg.* && -d "$base" ]] || return 0
   if [[ -s "$base/data/postmaster.pid" ]]; then
+    # A frozen server hears nothing.
+    signal_server "$base" CONT 2>/dev/null || true
     # Nothing of this cluster is kept, so there is nothing to shut down cleanly.
     as_server "$user" "$bindir/pg_ctl" stop -D "$base/data" -m immediate -w \
       -t 30 >/dev/null 2>&1 || true
@@ -93,6 +117,27 @@ stop_cluster() {
   fi
   stop_base "$TENURE_PG_BASE" "$TENURE_PG_BINDIR" "$TENURE_PG_OS_USER"
   rm -f -- "$dir/env"
+}
+
+# One of the commands that act on a running server.
+disturb() {
+  local command=$1 dir=$2
+  [[ -f "$dir/env" ]] || die "$dir/env is missing: no server runs there."
+  local TENURE_PG_BASE="" TENURE_PG_BINDIR="" TENURE_PG_OS_USER="" TENURE_PG_PORT=""
+  # shellcheck disable=SC1091
+  source "$dir/env"
+  local pg_ctl=(as_server "$TENURE_PG_OS_USER" "$TENURE_PG_BINDIR/pg_ctl"
+    -D "$TENURE_PG_BASE/data" -w -t 60)
+  case "$command" in
+    crash) "${pg_ctl[@]}" stop -m immediate >/dev/null ;;
+    shutdown) "${pg_ctl[@]}" stop -m fast >/dev/null ;;
+    restart)
+      "${pg_ctl[@]}" start -l "$TENURE_PG_BASE/log" -o "-p $TENURE_PG_PORT" \
+        >/dev/null
+      ;;
+    freeze) signal_server "$TENURE_PG_BASE" STOP ;;
+    thaw) signal_server "$TENURE_PG_BASE" CONT ;;
+  esac
 }
 
 start_cluster() {
@@ -179,13 +224,14 @@ main() {
   local command=${1:-} dir="" migrator="" sql=""
   shift || true
   case "$command" in
-    start | stop)
+    start | stop | crash | shutdown | restart | freeze | thaw)
       [[ $# -ge 1 && "$1" != --* ]] || die "$command needs a directory."
       dir=$1
       shift
       ;;
     run) ;;
-    *) die "usage: cluster.sh start DIR | stop DIR | run" ;;
+    *) die "usage: cluster.sh start DIR | stop DIR | run |" \
+      "crash DIR | shutdown DIR | restart DIR | freeze DIR | thaw DIR" ;;
   esac
   while (($#)); do
     case "$1" in
@@ -198,6 +244,7 @@ main() {
   case "$command" in
     start) start_cluster "$dir" "$migrator" "$sql" ;;
     stop) stop_cluster "$dir" ;;
+    crash | shutdown | restart | freeze | thaw) disturb "$command" "$dir" ;;
     run)
       dir=$(mktemp -d /tmp/tenure-pgrun.XXXXXX)
       # shellcheck disable=SC2064
