@@ -2,14 +2,18 @@
 
 #include <openssl/core_names.h>
 #include <openssl/crypto.h>
+#include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/params.h>
 #include <openssl/rand.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 
@@ -33,6 +37,36 @@ const unsigned char* AsBytes(absl::string_view text) {
 struct MacContextDeleter {
   void operator()(EVP_MAC_CTX* context) const { EVP_MAC_CTX_free(context); }
 };
+
+struct KeyDeleter {
+  void operator()(EVP_PKEY* key) const { EVP_PKEY_free(key); }
+};
+
+struct DigestContextDeleter {
+  void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+};
+
+// The y coordinates of the eight points whose order divides 8, and those that
+// name the same points by a number beyond the prime, in lower-case hex of the
+// little-endian encoding without the sign bit.
+constexpr absl::string_view kSmallOrderPoints[] = {
+    "0000000000000000000000000000000000000000000000000000000000000000",
+    "0100000000000000000000000000000000000000000000000000000000000000",
+    "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+    "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+    "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "edffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+    "eeffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+};
+
+int Base64Digit(char c) {
+  if (c >= 'A' && c <= 'Z') return c - 'A';
+  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+  if (c >= '0' && c <= '9') return c - '0' + 52;
+  if (c == '+') return 62;
+  if (c == '/') return 63;
+  return -1;
+}
 
 int HexDigit(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -92,6 +126,68 @@ absl::StatusOr<std::string> HmacSha256(
 bool ConstantTimeEquals(absl::string_view a, absl::string_view b) {
   if (a.size() != b.size()) return false;
   return a.empty() || CRYPTO_memcmp(a.data(), b.data(), a.size()) == 0;
+}
+
+bool IsEd25519PublicKey(absl::string_view public_key) {
+  if (public_key.size() != kEd25519PublicKeyBytes) return false;
+  std::string point(public_key);
+  point.back() = static_cast<char>(point.back() & 0x7F);
+  const std::string hex = HexEncode(point);
+  return std::find(std::begin(kSmallOrderPoints), std::end(kSmallOrderPoints),
+                   hex) == std::end(kSmallOrderPoints);
+}
+
+bool Ed25519Verify(absl::string_view public_key, absl::string_view message,
+                   absl::string_view signature) {
+  if (!IsEd25519PublicKey(public_key) ||
+      signature.size() != kEd25519SignatureBytes) {
+    return false;
+  }
+  const std::unique_ptr<EVP_PKEY, KeyDeleter> key(EVP_PKEY_new_raw_public_key(
+      EVP_PKEY_ED25519, nullptr, AsBytes(public_key), public_key.size()));
+  const std::unique_ptr<EVP_MD_CTX, DigestContextDeleter> context(
+      EVP_MD_CTX_new());
+  if (key == nullptr || context == nullptr ||
+      EVP_DigestVerifyInit(context.get(), nullptr, nullptr, nullptr,
+                           key.get()) != 1) {
+    Die("Ed25519 init");
+  }
+  const bool valid =
+      EVP_DigestVerify(context.get(), AsBytes(signature), signature.size(),
+                       AsBytes(message), message.size()) == 1;
+  // What was wrong with it stays in a queue of this thread otherwise, and the
+  // next user of OpenSSL takes it for an error of its own.
+  if (!valid) ERR_clear_error();
+  return valid;
+}
+
+std::string Base64Encode(absl::string_view bytes) {
+  return absl::Base64Escape(bytes);
+}
+
+std::optional<std::string> Base64Decode(absl::string_view text) {
+  if (text.size() % 4 != 0) return std::nullopt;
+  size_t padding = 0;
+  while (padding < 2 && !text.empty() && text.back() == '=') {
+    text.remove_suffix(1);
+    ++padding;
+  }
+  std::string bytes;
+  bytes.reserve(text.size() / 4 * 3 + 2);
+  unsigned int bits = 0;
+  int bit_count = 0;
+  for (const char c : text) {
+    const int digit = Base64Digit(c);
+    if (digit < 0) return std::nullopt;
+    bits = (bits << 6) | static_cast<unsigned int>(digit);
+    bit_count += 6;
+    if (bit_count < 8) continue;
+    bit_count -= 8;
+    bytes.push_back(static_cast<char>(bits >> bit_count));
+    bits &= (1U << bit_count) - 1;
+  }
+  if (bits != 0) return std::nullopt;
+  return bytes;
 }
 
 std::string HexEncode(absl::string_view bytes) {

@@ -29,6 +29,27 @@ absl::StatusOr<std::string> HmacSha256(
 // Equality in a time that depends on the lengths alone.
 bool ConstantTimeEquals(absl::string_view a, absl::string_view b);
 
+inline constexpr size_t kEd25519PublicKeyBytes = 32;
+inline constexpr size_t kEd25519SignatureBytes = 64;
+
+// Whether these raw bytes can be somebody's Ed25519 public key. False for
+// another length and for the points of small order, all zeros among them: under
+// such a key anybody can sign (C023).
+bool IsEd25519PublicKey(absl::string_view public_key);
+
+// Whether `signature` over `message` was made with the private half of
+// `public_key` (RFC 8032, pure Ed25519). False for anything that is no key or
+// no signature.
+bool Ed25519Verify(absl::string_view public_key, absl::string_view message,
+                   absl::string_view signature);
+
+// Base64 with the alphabet of RFC 4648 section 4, padded.
+std::string Base64Encode(absl::string_view bytes);
+// Reads what Base64Encode writes and nothing else: no white space, no missing
+// padding, no bits behind the last byte. So bytes have one text only, and a
+// changed text never means the same bytes.
+std::optional<std::string> Base64Decode(absl::string_view text);
+
 // Lower-case hex digits.
 std::string HexEncode(absl::string_view bytes);
 // Reads pairs of hex digits of either case; nullopt for anything else,
