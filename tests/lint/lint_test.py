@@ -287,5 +287,27 @@ class Buf(TreeTest):
         self.assertIn("./dev deps", output)
 
 
+class OpenApi(TreeTest):
+    GOOD = (ROOT / "docs/openapi/probes.yaml").read_text(encoding="utf-8")
+
+    def lint(self, text):
+        self.write("api.yaml", text)
+        return self.run_check("node", str(ROOT / "tests/node/openapi_lint.mjs"), str(self.root / "api.yaml"))
+
+    def test_accepts_a_right_document(self):
+        status, output = self.lint(self.GOOD)
+        self.assertEqual(status, 0, output)
+
+    def test_rejects_a_name_that_leads_nowhere(self):
+        status, output = self.lint(self.GOOD.replace("schemas/Readiness", "schemas/Nothing", 1))
+        self.assertEqual(status, 1, output)
+        self.assertIn("no-unresolved-refs", output)
+
+    def test_rejects_a_response_without_a_description(self):
+        status, output = self.lint(self.GOOD.replace("description: It runs.", "x-note: none", 1))
+        self.assertEqual(status, 1, output)
+        self.assertIn("struct", output)
+
+
 if __name__ == "__main__":
     unittest.main()
