@@ -1,1 +1,0 @@
-INSERT INTO subject (external_id) VALUES ($1) ON CONFLICT (external_id) DO NOTHING
