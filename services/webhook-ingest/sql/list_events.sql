@@ -1,0 +1,13 @@
+-- Ids of events, newest first. The caller bounds how many rows are looked at by [$7, $8).
+SELECT e.id
+  FROM provider_event e
+ WHERE e.route_id = ANY ($1::smallint[])
+   AND ($2::text IS NULL OR e.event_type = $2)
+   AND ($3::text IS NULL OR e.reason = $3)
+   AND ($4::text IS NULL OR e.account = $4)
+   AND ($5::timestamptz IS NULL OR e.received_at >= $5)
+   AND ($6::timestamptz IS NULL OR e.received_at < $6)
+   AND e.id >= $7::bigint AND e.id < $8::bigint
+   AND (cardinality($10::text[]) = 0 OR e.status = ANY ($10::text[]))
+ ORDER BY e.id DESC
+ LIMIT $9

@@ -1,0 +1,3 @@
+SELECT body
+  FROM event_conflict
+ WHERE id = $1 AND event_id = $2

@@ -1,0 +1,3 @@
+SELECT body
+  FROM provider_event
+ WHERE id = $1

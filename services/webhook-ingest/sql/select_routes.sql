@@ -1,0 +1,3 @@
+SELECT id, name
+  FROM route
+ WHERE environment = $1
