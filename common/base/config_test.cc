@@ -609,7 +609,7 @@ grpc: {listen: "127.0.0.1:0"}
 metrics: {listen: "127.0.0.1:0"}
 )";
 
-TEST_F(ConfigTest, ServicesNeedOnlyTheirAddresses) {
+TEST_F(ConfigTest, ServicesNeedOnlyTheirAddressesAndRoutes) {
   config::v1::EntitlementConfig entitlement;
   File(kService);
   ASSERT_THAT(Load(&entitlement), IsOk());
@@ -617,8 +617,13 @@ TEST_F(ConfigTest, ServicesNeedOnlyTheirAddresses) {
   EXPECT_EQ(FromProto(entitlement.drain_timeout()), absl::Seconds(20));
 
   config::v1::SchedulerConfig scheduler;
+  EXPECT_THAT(Load(&scheduler), Fails("routes"));
+  File(absl::StrCat(kService, "routes:\n  - {name: stripe, type: stripe}\n"));
   ASSERT_THAT(Load(&scheduler), IsOk());
   EXPECT_EQ(scheduler.subscription_maintenance().batch_size(), 500);
+  EXPECT_EQ(FromProto(scheduler.retry_events().period()), absl::Seconds(1));
+  EXPECT_EQ(FromProto(scheduler.retry_events().parking_limit()),
+            absl::Hours(7 * 24));
 
   config::v1::WebhookIngestConfig ingest;
   flags_.clear();

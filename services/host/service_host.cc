@@ -174,9 +174,16 @@ void ServiceHost::SetStarted() {
 }
 
 void ServiceHost::AwaitShutdown() {
-  const sigset_t set = StopSignals();
+  sigset_t set = StopSignals();
+  sigaddset(&set, SIGHUP);
   int signal = 0;
-  sigwait(&set, &signal);
+  for (;;) {
+    if (sigwait(&set, &signal) != 0) continue;
+    if (signal != SIGHUP) break;
+    log::Info(reload_ == nullptr ? "SIGHUP: nothing to read again"
+                                 : "SIGHUP: reading files again");
+    if (reload_ != nullptr) reload_();
+  }
   shutdown_at_ = SystemClock::Instance().Monotonic();
   readiness_.Set("draining", absl::UnavailableError("the service is ending"));
   log::Info("ending", {{"signal", signal}});
@@ -203,7 +210,8 @@ int RunService(int argc, char** argv, absl::string_view name,
                    const google::protobuf::Message&),
                const std::function<absl::Status()>& run) {
   // Before any thread: they inherit the mask, and only sigwait sees them.
-  const sigset_t set = StopSignals();
+  sigset_t set = StopSignals();
+  sigaddset(&set, SIGHUP);
   pthread_sigmask(SIG_BLOCK, &set, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
 

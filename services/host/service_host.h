@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -52,8 +53,12 @@ class ServiceHost {
   // Everything is up: the process becomes ready.
   void SetStarted();
 
+  // What AwaitShutdown calls at each SIGHUP. Must be quick.
+  void OnReload(std::function<void()> reload) { reload_ = std::move(reload); }
+
   // Blocks until SIGTERM or SIGINT, then turns the process not ready. A second
-  // signal, or a drain longer than drain_timeout, ends the process at once.
+  // one, or a drain longer than drain_timeout, ends the process at once. SIGHUP
+  // never ends the process.
   void AwaitShutdown();
 
   // What is left of drain_timeout; the whole of it before a signal came.
@@ -68,6 +73,7 @@ class ServiceHost {
   obs::Readiness readiness_;
   std::unique_ptr<obs::ProbeServer> probes_;
   std::unique_ptr<Periodic> database_watch_;
+  std::function<void()> reload_;
   absl::Duration shutdown_at_ = absl::InfiniteDuration();
 };
 

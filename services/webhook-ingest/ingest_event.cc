@@ -1,5 +1,6 @@
 #include "services/webhook-ingest/ingest_event.h"
 
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -49,7 +50,7 @@ absl::Status WithRoute(const absl::Status& status, absl::string_view route) {
 
 }  // namespace
 
-IngestEvent::IngestEvent(const Routes& routes, store::InboxStore& inbox,
+IngestEvent::IngestEvent(const host::Routes& routes, store::InboxStore& inbox,
                          const Clock& clock, size_t max_body_bytes,
                          obs::Registry& registry)
     : routes_(routes),
@@ -69,7 +70,7 @@ IngestEvent::IngestEvent(const Routes& routes, store::InboxStore& inbox,
 
 absl::StatusOr<store::RecordedEvent> IngestEvent::Run(
     absl::string_view route, const providers::Delivery& delivery) {
-  const ConfiguredRoute* configured = routes_.Find(route);
+  const host::ConfiguredRoute* configured = routes_.Find(route);
   if (configured == nullptr) {
     return WithRoute(MakeError(absl::StatusCode::kNotFound,
                                common::v1::ERROR_REASON_ROUTE_NOT_FOUND,
@@ -96,17 +97,22 @@ absl::StatusOr<store::RecordedEvent> IngestEvent::Run(
 }
 
 absl::StatusOr<store::RecordedEvent> IngestEvent::Ingest(
-    const ConfiguredRoute& configured, const providers::Delivery& delivery) {
-  RETURN_IF_ERROR(configured.adapter->Verify(delivery, clock_.Now()).status());
+    const host::ConfiguredRoute& configured,
+    const providers::Delivery& delivery) {
+  const std::shared_ptr<const providers::ProviderAdapter> adapter =
+      configured.adapter();
+  const absl::Time now = clock_.Now();
+  ASSIGN_OR_RETURN(const std::string key, adapter->Verify(delivery, now));
+  configured.NoteKeyUse(key, now);
   ASSIGN_OR_RETURN(const providers::ProviderEvent event,
-                   configured.adapter->Parse(delivery.body));
+                   adapter->Read(delivery));
   ASSIGN_OR_RETURN(const store::RecordedEvent recorded,
-                   inbox_.Record(configured.route, event, delivery.body));
+                   inbox_.Record(configured.route(), event, delivery.body));
   // Nothing looks at it again but a person.
   const bool set_aside =
       recorded.state == store::EventState::kQuarantined && !recorded.duplicate;
   (set_aside ? log::Warning : log::Info)(
-      "event", {{"route", configured.route.name},
+      "event", {{"route", configured.route().name},
                 {"event_id", event.event_id},
                 {"event_type", event.type},
                 {"state", store::EventStateName(recorded.state)},

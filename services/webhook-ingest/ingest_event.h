@@ -10,7 +10,7 @@
 #include "common/obs/metrics.h"
 #include "common/providers/provider_adapter.h"
 #include "common/store/inbox_store.h"
-#include "services/webhook-ingest/routes.h"
+#include "services/host/routes.h"
 
 namespace tenure::webhook_ingest {
 
@@ -19,7 +19,7 @@ namespace tenure::webhook_ingest {
 // Thread-safe.
 class IngestEvent {
  public:
-  IngestEvent(const Routes& routes, store::InboxStore& inbox,
+  IngestEvent(const host::Routes& routes, store::InboxStore& inbox,
               const Clock& clock, size_t max_body_bytes,
               obs::Registry& registry);
 
@@ -32,10 +32,11 @@ class IngestEvent {
 
  private:
   absl::StatusOr<store::RecordedEvent> Ingest(
-      const ConfiguredRoute& configured, const providers::Delivery& delivery);
+      const host::ConfiguredRoute& configured,
+      const providers::Delivery& delivery);
   void Count(absl::string_view route, absl::string_view outcome);
 
-  const Routes& routes_;
+  const host::Routes& routes_;
   store::InboxStore& inbox_;
   const Clock& clock_;
   const size_t max_body_bytes_;

@@ -1,24 +1,24 @@
 // tenure-webhook-ingest: takes provider events and turns them into
 // subscription state.
 
-#include <atomic>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/base/clock.h"
-#include "common/base/log.h"
 #include "common/base/periodic.h"
 #include "common/base/proto_time.h"
 #include "common/base/status_macros.h"
 #include "common/http/server.h"
 #include "common/rpc/server.h"
 #include "common/store/inbox_store.h"
+#include "services/host/inbox_gauges.h"
+#include "services/host/routes.h"
 #include "services/host/service_host.h"
+#include "services/webhook-ingest/event_operations.h"
 #include "services/webhook-ingest/ingest_event.h"
-#include "services/webhook-ingest/retry_events.h"
-#include "services/webhook-ingest/routes.h"
+#include "services/webhook-ingest/provider_events_service.h"
 #include "services/webhook-ingest/subscriptions_service.h"
 #include "services/webhook-ingest/webhook_http.h"
 #include "services/webhook-ingest/webhook_ingest_service.h"
@@ -27,9 +27,6 @@ namespace tenure::webhook_ingest {
 namespace {
 
 using Config = config::v1::WebhookIngestConfig;
-
-// How often waiting events are looked for.
-constexpr absl::Duration kRetryInterval = absl::Seconds(1);
 
 http::ServerOptions HttpOptions(const config::v1::HttpConfig& config,
                                 const WebhookHttp& edge) {
@@ -47,13 +44,17 @@ http::ServerOptions HttpOptions(const config::v1::HttpConfig& config,
 }
 
 absl::Status Run(const Config& config) {
-  // Before anything listens: without its secrets the process must not start.
-  ASSIGN_OR_RETURN(Routes routes, Routes::Make(config));
   host::ServiceHost host("webhook-ingest", FromProto(config.drain_timeout()));
+  // Before anything listens: without its secrets the process must not start.
+  ASSIGN_OR_RETURN(host::Routes routes,
+                   host::Routes::Make(config.routes(),
+                                      FromProto(config.signature_tolerance()),
+                                      host.registry()));
   RETURN_IF_ERROR(host.StartProbes(config.metrics()));
   ASSIGN_OR_RETURN(const std::shared_ptr<db::Pool> pool,
                    host.ConnectDatabase(config.database()));
   RETURN_IF_ERROR(routes.Register(*pool));
+  const host::InboxGauges inbox_gauges(pool, host.registry());
 
   store::InboxStore inbox(*pool);
   IngestEvent ingest(routes, inbox, SystemClock::Instance(),
@@ -61,17 +62,25 @@ absl::Status Run(const Config& config) {
                      host.registry());
   std::vector<std::string> methods = SubscriptionsService::MethodNames();
   methods.push_back("Ingest");
+  for (std::string& method : ProviderEventsService::MethodNames()) {
+    methods.push_back(std::move(method));
+  }
   rpc::CallGuard guard(config.grpc().max_threads(),
                        host.MakeCallObserver(methods));
   WebhookIngestService ingest_service(ingest, guard);
   SubscriptionsService subscriptions_service(
       *pool, host::EnvironmentName(config.environment()), guard);
+  EventOperations event_operations(*pool, inbox, routes,
+                                   host::EnvironmentName(config.environment()));
+  ProviderEventsService provider_events_service(event_operations, guard);
   ASSIGN_OR_RETURN(
       const std::unique_ptr<rpc::Server> grpc_server,
       rpc::Server::Start(
           {config.grpc().listen(), config.grpc().max_threads(),
            static_cast<int>(config.http().max_body_bytes())},
           {{webhook::v1::WebhookIngest::service_full_name(), &ingest_service},
+           {webhook::v1::ProviderEvents::service_full_name(),
+            &provider_events_service},
            {subscription::v1::Subscriptions::service_full_name(),
             &subscriptions_service}}));
 
@@ -82,22 +91,13 @@ absl::Status Run(const Config& config) {
                                                http::Responder responder) {
                                          responder.Send(edge.Handle(request));
                                        }));
-  RetryEvents retry_events(routes, inbox, host.registry());
-  std::atomic<bool> stopping{false};
-  Periodic retries(kRetryInterval, [&](absl::Duration) {
-    const absl::StatusOr<int> tried =
-        retry_events.Run([&stopping] { return stopping.load(); });
-    if (!tried.ok()) {
-      log::Warning("waiting events not retried",
-                   {{"detail", std::string(tried.status().message())}});
-    }
-  });
+  const std::unique_ptr<Periodic> keys =
+      routes.WatchKeys(FromProto(config.secret_check_period()));
+  host.OnReload([&keys] { keys->Wake(); });
   grpc_server->SetServing(true);
   host.SetStarted();
   host.AwaitShutdown();
   grpc_server->SetServing(false);
-  stopping = true;
-  retries.Stop();
   http_server->Drain(host.DrainTimeLeft());
   grpc_server->Shutdown(host.DrainTimeLeft());
   return absl::OkStatus();

@@ -22,7 +22,7 @@ namespace tenure::webhook_ingest {
 // answered in plain text.
 class WebhookHttp {
  public:
-  WebhookHttp(const Routes& routes, IngestEvent& ingest)
+  WebhookHttp(const host::Routes& routes, IngestEvent& ingest)
       : routes_(routes), ingest_(ingest) {}
 
   // Refuses what needs no body: path, method, route, content type, length.
@@ -31,7 +31,7 @@ class WebhookHttp {
   http::Response Handle(const http::Request& request);
 
  private:
-  const Routes& routes_;
+  const host::Routes& routes_;
   IngestEvent& ingest_;
 };
 

@@ -19,6 +19,11 @@ namespace {
 
 constexpr char kSecret[] = "whsec_integration_test";
 
+// The same for webhook-ingest, which adds the secret, and the scheduler.
+constexpr char kRoutes[] =
+    "routes:\n  - name: stripe\n    type: stripe\n    environment: test\n"
+    "    renewal_leeway: 0s\n";
+
 const char* const kListeners[] = {
     "http",          "ingest_grpc",        "entitlement_grpc", "scheduler_grpc",
     "ingest_probes", "entitlement_probes", "scheduler_probes"};
@@ -68,17 +73,16 @@ absl::StatusOr<std::unique_ptr<Cluster>> Cluster::Make(std::string conninfo) {
   RETURN_IF_ERROR(WriteFile(cluster->secret_file(), kSecret));
   RETURN_IF_ERROR(WriteFile(
       absl::StrCat(cluster->directory_, "/webhook-ingest.yaml"),
-      absl::StrCat(
-          "environment: test\nroutes:\n  - name: stripe\n    type: stripe\n"
-          "    environment: test\n    renewal_leeway: 0s\n"
-          "    secret_files: [",
-          cluster->secret_file(), "]\n")));
+      absl::StrCat("environment: test\n", kRoutes, "    secret_files: [",
+                   cluster->secret_file(), "]\n")));
   RETURN_IF_ERROR(
       WriteFile(absl::StrCat(cluster->directory_, "/entitlement.yaml"),
                 "environment: test\n"));
   RETURN_IF_ERROR(
       WriteFile(absl::StrCat(cluster->directory_, "/scheduler.yaml"),
-                "subscription_maintenance:\n  period: 200ms\n"));
+                absl::StrCat(kRoutes,
+                             "subscription_maintenance:\n  period: 200ms\n"
+                             "retry_events:\n  period: 200ms\n")));
   RETURN_IF_ERROR(
       WriteFile(absl::StrCat(cluster->directory_, "/catalog.yaml"),
                 "plans:\n  - name: pro\n    features:\n      - name: api\n"

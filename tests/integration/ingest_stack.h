@@ -19,18 +19,19 @@
 #include "common/obs/metrics.h"
 #include "common/store/inbox_store.h"
 #include "gtest/gtest.h"
+#include "services/host/routes.h"
+#include "services/scheduler/retry_events.h"
 #include "services/webhook-ingest/ingest_event.h"
-#include "services/webhook-ingest/retry_events.h"
-#include "services/webhook-ingest/routes.h"
 #include "services/webhook-ingest/webhook_http.h"
 #include "tenure/config/v1/config.pb.h"
 #include "tests/integration/stripe_event.h"
 
 namespace tenure::test {
 
-// The classes of webhook-ingest wired as its main() wires them, without a
-// listener, over a database of the test. Routes: "stripe" and "stripe-eu"
-// (live), "stripe-sandbox" (test). Thread-safe as they are.
+// The classes of webhook-ingest and the scheduler's retry_events wired as their
+// main()s wire them, without a listener, over a database of the test. Routes:
+// "stripe" and "stripe-eu" (live), "stripe-sandbox" (test). Thread-safe as they
+// are.
 class IngestStack {
  public:
   static constexpr char kSecret[] = "whsec_a_secret_of_the_integration_tests";
@@ -67,8 +68,9 @@ class IngestStack {
       *route.mutable_renewal_leeway() = ToProto(absl::ZeroDuration());
       route.set_subject_metadata_key("tenure_subject");
     }
-    absl::StatusOr<webhook_ingest::Routes> routes =
-        webhook_ingest::Routes::Make(config);
+    auto registry = std::make_unique<obs::Registry>("webhook-ingest");
+    absl::StatusOr<host::Routes> routes = host::Routes::Make(
+        config.routes(), FromProto(config.signature_tolerance()), *registry);
     ::unlink(secret_file.c_str());
     RETURN_IF_ERROR(routes.status());
     db::PoolOptions pool;
@@ -83,7 +85,7 @@ class IngestStack {
     pool.connection.lock_timeout = options.lock_timeout;
     pool.connection.conninfo = conninfo;
     return std::unique_ptr<IngestStack>(
-        new IngestStack(*std::move(routes), pool));
+        new IngestStack(std::move(registry), *std::move(routes), pool));
   }
 
   // What the HTTP edge answers to a POST, its early refusals included.
@@ -116,45 +118,50 @@ class IngestStack {
   // The inbox alone: verification and reading of the body done.
   absl::StatusOr<store::RecordedEvent> Record(
       const std::string& body, const std::string& route = "stripe") {
-    const webhook_ingest::ConfiguredRoute* configured = routes_.Find(route);
+    const host::ConfiguredRoute* configured = routes_.Find(route);
     ASSIGN_OR_RETURN(const providers::ProviderEvent event,
-                     configured->adapter->Parse(body));
-    return inbox_.Record(configured->route, event, body);
+                     configured->adapter()->Parse(body));
+    return inbox_.Record(configured->route(), event, body);
   }
 
   absl::StatusOr<store::RecordedEvent> RecordEvent(
       const providers::ProviderEvent& event, const std::string& body,
       const std::string& route = "stripe") {
-    return inbox_.Record(routes_.Find(route)->route, event, body);
+    return inbox_.Record(routes_.Find(route)->route(), event, body);
   }
 
-  // One round of what the process does every second: waiting events that are
-  // due are tried again. The number tried.
-  absl::StatusOr<int> RetryWaiting() {
-    return retry_.Run([] { return false; });
+  // One run of the scheduler's job: waiting events that are due are tried
+  // again. The number tried.
+  absl::StatusOr<int64_t> RetryWaiting() {
+    scheduler::JobOutcome outcome;
+    RETURN_IF_ERROR(retry_.Run([] { return false; }, &outcome));
+    return outcome.found_count;
   }
 
   webhook_ingest::WebhookHttp& edge() { return edge_; }
   db::Pool& pool() { return pool_; }
+  const host::Routes& routes() const { return routes_; }
+  store::InboxStore& inbox() { return inbox_; }
 
  private:
-  IngestStack(webhook_ingest::Routes routes, const db::PoolOptions& pool)
-      : routes_(std::move(routes)),
+  IngestStack(std::unique_ptr<obs::Registry> registry, host::Routes routes,
+              const db::PoolOptions& pool)
+      : registry_(std::move(registry)),
+        routes_(std::move(routes)),
         pool_(pool),
-        registry_("webhook-ingest"),
         inbox_(pool_),
         ingest_(routes_, inbox_, SystemClock::Instance(), kMaxBodyBytes,
-                registry_),
+                *registry_),
         edge_(routes_, ingest_),
-        retry_(routes_, inbox_, registry_) {}
+        retry_(routes_, inbox_, /*batch_size=*/1000, *registry_) {}
 
-  webhook_ingest::Routes routes_;
+  std::unique_ptr<obs::Registry> registry_;
+  host::Routes routes_;
   db::Pool pool_;
-  obs::Registry registry_;
   store::InboxStore inbox_;
   webhook_ingest::IngestEvent ingest_;
   webhook_ingest::WebhookHttp edge_;
-  webhook_ingest::RetryEvents retry_;
+  scheduler::RetryEvents retry_;
 };
 
 }  // namespace tenure::test
