@@ -19,6 +19,11 @@ struct ServerOptions {
   int max_threads = 32;
   // Largest body inside a request; the message around it may be 64 KiB larger.
   int max_body_bytes = 1024 * 1024;
+  // A connection on which nothing came for so long is pinged, and closed when
+  // that is not answered in time: a peer that went away without a word must not
+  // keep its place.
+  absl::Duration keepalive_time = absl::Seconds(60);
+  absl::Duration keepalive_timeout = absl::Seconds(20);
 };
 
 // A service with the name its health is reported under.
@@ -28,7 +33,13 @@ struct NamedService {
 };
 
 // A synchronous gRPC server with bounded threads (libpqxx blocks), health and
-// reflection. Health is NOT_SERVING until SetServing(true). Thread-safe.
+// reflection. Health is NOT_SERVING until SetServing(true).
+//
+// Limits of a connection: 100 calls at once (more wait in the client), 16 KiB
+// of metadata for a call (more is refused and ends the connection), pings no
+// closer than 5 s unless something was sent in between (a client that goes on
+// is cut off; clients that ping every 10 s, with or without calls, are
+// welcome). Thread-safe.
 class Server {
  public:
   // UNAVAILABLE, naming the address, when it cannot be listened on.

@@ -2,9 +2,14 @@
 #include "common/rpc/server.h"
 
 #include <grpcpp/generic/generic_stub.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -40,6 +45,7 @@ using ::tenure::test::kPatience;
 using ::tenure::test::StatusIs;
 using ::tenure::test::TestSignal;
 using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -106,6 +112,15 @@ class ServerTest : public ::testing::Test {
     grpc::ChannelArguments arguments;
     // Whatever proxy the machine has is not for this.
     arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    return grpc::CreateCustomChannel(
+        Address(), grpc::InsecureChannelCredentials(), arguments);
+  }
+
+  // One whose connection nobody shares.
+  std::shared_ptr<grpc::Channel> OwnChannel(
+      grpc::ChannelArguments arguments = {}) const {
+    arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     return grpc::CreateCustomChannel(
         Address(), grpc::InsecureChannelCredentials(), arguments);
   }
@@ -288,6 +303,180 @@ TEST_F(ServerTest, ABodyAboveTheLimitIsRefused) {
   entitlement::v1::CheckResponse response;
   EXPECT_EQ(stub_->Check(&context, request, &response).error_code(),
             grpc::StatusCode::RESOURCE_EXHAUSTED);
+}
+
+// Limits of a connection, as a client sees them on the wire.
+
+// HTTP/2 frames over a plain socket: what no well-behaved client sends.
+class RawHttp2 {
+ public:
+  struct Frame {
+    int type = -1;  // -1: the connection ended
+    int flags = 0;
+    std::string payload;
+  };
+  static constexpr int kSettings = 4;
+  static constexpr int kPing = 6;
+  static constexpr int kGoAway = 7;
+  static constexpr int kAck = 1;
+
+  explicit RawHttp2(int port) : fd_(::socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(::connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    // A server that says nothing fails the test instead of holding it.
+    const timeval limit{60, 0};
+    ::setsockopt(fd_, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+    Send("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
+    SendFrame(kSettings, 0, "");
+  }
+  ~RawHttp2() { ::close(fd_); }
+  RawHttp2(const RawHttp2&) = delete;
+  RawHttp2& operator=(const RawHttp2&) = delete;
+
+  void SendFrame(int type, int flags, absl::string_view payload) {
+    std::string head = {0, static_cast<char>(payload.size() >> 8),
+                        static_cast<char>(payload.size()),
+                        static_cast<char>(type), static_cast<char>(flags)};
+    head.append(4, '\0');  // of the connection, not of a stream
+    Send(absl::StrCat(head, payload));
+  }
+
+  Frame Read() {
+    Frame frame;
+    const std::string head = ReadBytes(9);
+    if (head.size() < 9) return frame;
+    const auto byte = [&head](int i) {
+      return static_cast<size_t>(static_cast<unsigned char>(head[i]));
+    };
+    frame.payload = ReadBytes(byte(0) << 16 | byte(1) << 8 | byte(2));
+    frame.type = static_cast<int>(byte(3));
+    frame.flags = static_cast<int>(byte(4));
+    return frame;
+  }
+
+  // The next frame of that type, or the end.
+  Frame ReadType(int type) {
+    for (;;) {
+      Frame frame = Read();
+      if (frame.type == type || frame.type == -1) return frame;
+    }
+  }
+
+ private:
+  void Send(absl::string_view bytes) {
+    // The server may have closed already.
+    (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  std::string ReadBytes(size_t size) {
+    std::string bytes(size, '\0');
+    size_t at = 0;
+    while (at < size) {
+      const ssize_t n = ::recv(fd_, &bytes[at], size - at, 0);
+      if (n <= 0) break;
+      at += static_cast<size_t>(n);
+    }
+    bytes.resize(at);
+    return bytes;
+  }
+
+  const int fd_;
+};
+
+TEST_F(ServerTest, S12_TellsItsLimitsToEveryClient) {
+  RawHttp2 client(server_->port());
+  const RawHttp2::Frame frame = client.ReadType(RawHttp2::kSettings);
+  std::map<int, uint32_t> settings;
+  for (size_t at = 0; at + 6 <= frame.payload.size(); at += 6) {
+    const auto byte = [&](size_t i) {
+      return static_cast<uint32_t>(
+          static_cast<unsigned char>(frame.payload[at + i]));
+    };
+    settings[static_cast<int>(byte(0) << 8 | byte(1))] =
+        byte(2) << 24 | byte(3) << 16 | byte(4) << 8 | byte(5);
+  }
+  EXPECT_EQ(settings[3], 100u);         // SETTINGS_MAX_CONCURRENT_STREAMS
+  EXPECT_EQ(settings[6], 16u * 1024u);  // SETTINGS_MAX_HEADER_LIST_SIZE
+}
+
+TEST_F(ServerTest, S12_C135_MetadataAbove16KiBIsRefused) {
+  const auto with_metadata = [&](size_t bytes) {
+    // A connection of its own: gRPC 1.51 ends one whose metadata it refuses,
+    // and the caller may see that first.
+    const auto stub = entitlement::v1::Entitlement::NewStub(OwnChannel());
+    grpc::ClientContext context;
+    Limit(context);
+    context.AddMetadata("x-large", std::string(bytes, 'y'));
+    entitlement::v1::CheckResponse response;
+    return FromGrpcStatus(
+        stub->Check(&context, entitlement::v1::CheckRequest(), &response));
+  };
+  EXPECT_OK(Call());
+  EXPECT_OK(with_metadata(15 * 1024));
+  for (const size_t bytes : {16 * 1024, 64 * 1024, 256 * 1024}) {
+    EXPECT_THAT(with_metadata(bytes),
+                AnyOf(StatusIs(absl::StatusCode::kResourceExhausted),
+                      StatusIs(absl::StatusCode::kUnavailable)));
+  }
+  // Others have lost nothing.
+  EXPECT_EQ(channel_->GetState(false), GRPC_CHANNEL_READY);
+  EXPECT_OK(Call());
+  EXPECT_EQ(finished().size(), 3u);
+}
+
+TEST_F(ServerTest, C130_AClientThatPingsWithoutPauseIsCutAndNobodyElse) {
+  EXPECT_OK(Call());
+  RawHttp2 client(server_->port());
+  for (int i = 0; i < 100; ++i)
+    client.SendFrame(RawHttp2::kPing, 0, "pingping");
+  const RawHttp2::Frame frame = client.ReadType(RawHttp2::kGoAway);
+  ASSERT_EQ(frame.type, RawHttp2::kGoAway);
+  EXPECT_THAT(frame.payload, HasSubstr("too_many_pings"));
+  EXPECT_EQ(client.ReadType(-1).type, -1);
+  EXPECT_EQ(channel_->GetState(false), GRPC_CHANNEL_READY);
+  EXPECT_OK(Call());
+}
+
+// Takes 45 s: a server with the settings of gRPC cuts this client after 40 s.
+TEST_F(ServerTest, C130_AClientThatPingsEvery10SecondsWithoutCallsIsKept) {
+  grpc::ChannelArguments arguments;
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, 10'000);
+  arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
+  arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
+  const auto channel = OwnChannel(arguments);
+  const Clock& clock = SystemClock::Instance();
+  ASSERT_TRUE(
+      channel->WaitForConnected(absl::ToChronoTime(clock.Now() + kPatience)));
+  EXPECT_FALSE(channel->WaitForStateChange(
+      GRPC_CHANNEL_READY, absl::ToChronoTime(clock.Now() + absl::Seconds(45))));
+  EXPECT_EQ(channel->GetState(false), GRPC_CHANNEL_READY);
+}
+
+TEST_F(ServerTest, S12_APeerThatFallsSilentLosesItsConnection) {
+  CallGuard guard(1, nullptr);
+  TestService service(guard);
+  ServerOptions options;
+  options.listen = "127.0.0.1:0";
+  options.keepalive_time = absl::Milliseconds(100);
+  options.keepalive_timeout = absl::Milliseconds(100);
+  ASSERT_OK_AND_ASSIGN(const auto server,
+                       Server::Start(options, {{kServiceName, &service}}));
+  RawHttp2 silent(server->port());
+  ASSERT_EQ(silent.ReadType(RawHttp2::kSettings).type, RawHttp2::kSettings);
+  const RawHttp2::Frame ping = silent.ReadType(RawHttp2::kPing);
+  EXPECT_EQ(ping.type, RawHttp2::kPing);
+  // It does not answer.
+  EXPECT_EQ(silent.ReadType(-1).type, -1);
+
+  // One that answers stays, however long it has nothing to say.
+  RawHttp2 idle(server->port());
+  for (int i = 0; i < 10; ++i) {
+    const RawHttp2::Frame asked = idle.ReadType(RawHttp2::kPing);
+    ASSERT_EQ(asked.type, RawHttp2::kPing) << i;
+    idle.SendFrame(RawHttp2::kPing, RawHttp2::kAck, asked.payload);
+  }
 }
 
 // CallGuard.
