@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -1024,10 +1025,17 @@ absl::Status SubscriptionWrites::EraseSubject(
         // Inbox rows after the subscriptions, against R8's order: these events
         // are settled, and nobody who holds one of them waits for us.
         ASSIGN_OR_RETURN(
-            const db::Result emptied,
+            const db::Result events,
             tx.Execute(kEraseEventBodies, db::MakeParams(subject_id)));
+        std::vector<int64_t> event_ids;
+        int64_t emptied = 0;
+        for (size_t i = 0; i < events.size(); ++i) {
+          event_ids.push_back(events[i].Int64("id"));
+          emptied += events[i].Bool("emptied") ? 1 : 0;
+        }
+        RETURN_IF_ERROR(events.status());
         RETURN_IF_ERROR(
-            tx.Execute(kEraseConflictBodies, db::MakeParams(subject_id))
+            tx.Execute(kEraseConflictBodies, db::MakeParams(event_ids))
                 .status());
         RETURN_IF_ERROR(
             tx.Execute(kEraseRequestAnswers, db::MakeParams(subject_id))
@@ -1041,8 +1049,7 @@ absl::Status SubscriptionWrites::EraseSubject(
         *response->mutable_erased_at() = ToProto(erased[0].Time("erased_at"));
         RETURN_IF_ERROR(erased.status());
         response->set_subscription_count(static_cast<int>(ids.size()));
-        response->set_emptied_events(
-            static_cast<int64_t>(emptied.affected_rows()));
+        response->set_emptied_events(emptied);
         // The answer names nobody, and has to outlive the erasure.
         return std::nullopt;
       });

@@ -1348,6 +1348,29 @@ TEST_F(SubscriptionsTest, D14_ALateEventOfAnErasedCustomerMakesNobodyAnew) {
             "applied true, evt_late_u1 applied true");
 }
 
+TEST_F(SubscriptionsTest, D14_ABodyThatIsStoredDuringAnErasureIsEmptiedToo) {
+  ASSERT_EQ(Deliver(Invoice("u1").Body()), kApplied);
+  ASSERT_OK_AND_ASSIGN(const auto holder, database_->OpenSession());
+  ASSERT_OK(
+      holder->Exec("BEGIN; SELECT id FROM provider_event FOR NO KEY UPDATE; "
+                   "INSERT INTO event_conflict (event_id, body, body_sha256) "
+                   "SELECT id, 'ann', sha256('ann') FROM provider_event"));
+  absl::StatusOr<pb::EraseSubjectResponse> erased =
+      absl::UnknownError("not called");
+  std::thread thread([&] { erased = Erase("u1"); });
+  EXPECT_OK(session_->AwaitTrue(
+      "SELECT count(*) = 1 FROM pg_stat_activity WHERE datname = "
+      "current_database() AND wait_event_type = 'Lock'"));
+  ASSERT_OK(holder->Exec("COMMIT"));
+  thread.join();
+
+  ASSERT_OK(erased);
+  EXPECT_EQ(erased->emptied_events(), 1);
+  EXPECT_EQ(Scalar("SELECT count(*) FROM event_conflict WHERE body = ''"), "1");
+  EXPECT_EQ(Scalar("SELECT count(*) FROM provider_event WHERE body IS NULL"),
+            "1");
+}
+
 TEST_F(SubscriptionsTest, D14_AGrantThatCompetesWithAnErasureIsForSomebodyNew) {
   Granted("u1");
   ASSERT_OK_AND_ASSIGN(const auto holder, database_->OpenSession());

@@ -1,21 +1,6 @@
--- Other bodies that came under the ids of events whose bodies are gone.
-WITH mine AS (
-  SELECT f.provider_event_id AS id
-    FROM subscription s
-    JOIN subscription_fact f ON f.subscription_id = s.id
-   WHERE s.subject_id = $1),
-customer AS (
-  SELECT l.route_id, l.account, l.customer_id FROM customer_link l WHERE l.subject_id = $1
-  UNION
-  SELECT e.route_id, e.account, e.customer_id
-    FROM provider_event e
-   WHERE e.id IN (SELECT id FROM mine) AND e.customer_id IS NOT NULL),
-his AS (
-  SELECT id FROM mine WHERE id IS NOT NULL
-  UNION
-  SELECT e.id
-    FROM customer c
-    JOIN provider_event e ON e.route_id = c.route_id AND e.account = c.account AND e.customer_id = c.customer_id)
-UPDATE event_conflict c
+-- Other bodies that came under the ids of the events in $1. A statement of its own, after the one that emptied these
+-- events: who stores such a body holds its event, so the first statement has waited for him, and only a snapshot taken
+-- later shows what he stored.
+UPDATE event_conflict
    SET body = ''
- WHERE c.body <> '' AND c.event_id IN (SELECT id FROM his)
+ WHERE body <> '' AND event_id = ANY ($1::bigint[])

@@ -1,4 +1,6 @@
 -- Events that wait for this customer's subject (C011). A row of an earlier version names no customer: its body is searched.
+-- Apart from wake_linked_events because this one comes first in the order of locks (R8) and waits for a try that is under
+-- way, which that one must pass by; a parameter cannot choose SKIP LOCKED.
 WITH c AS MATERIALIZED (
   SELECT id
     FROM provider_event
