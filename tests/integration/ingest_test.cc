@@ -29,8 +29,8 @@
 namespace tenure::test {
 namespace {
 
-using ::tenure::webhook_ingest::EventState;
-using ::tenure::webhook_ingest::RecordedEvent;
+using ::tenure::store::EventState;
+using ::tenure::store::RecordedEvent;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
