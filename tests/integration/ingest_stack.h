@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,10 @@ class IngestStack {
     absl::Duration lock_timeout = absl::Seconds(30);
     // Where the routes are registered, when not through `conninfo`.
     std::string registration_conninfo;
+    // The live secrets of every route. Deliver signs with kSecret.
+    std::vector<std::string> secrets = {kSecret};
+    // What signed timestamps are compared with.
+    const Clock* clock = &SystemClock::Instance();
   };
 
   static absl::StatusOr<std::unique_ptr<IngestStack>> Make(
@@ -51,9 +56,13 @@ class IngestStack {
 
   static absl::StatusOr<std::unique_ptr<IngestStack>> Make(
       const std::string& conninfo, const Options& options) {
-    const std::string secret_file =
-        absl::StrCat(::testing::TempDir(), "/ingest_secret_", ::getpid());
-    std::ofstream(secret_file) << kSecret << "\n";
+    std::vector<std::string> secret_files;
+    for (const std::string& secret : options.secrets) {
+      secret_files.push_back(absl::StrCat(::testing::TempDir(),
+                                          "/ingest_secret_", ::getpid(), "_",
+                                          secret_files.size()));
+      std::ofstream(secret_files.back()) << secret << "\n";
+    }
     config::v1::WebhookIngestConfig config;
     *config.mutable_signature_tolerance() = ToProto(absl::Minutes(5));
     for (const auto& [name, environment] :
@@ -64,14 +73,16 @@ class IngestStack {
       route.set_name(name);
       route.set_type("stripe");
       route.set_environment(environment);
-      route.add_secret_files(secret_file);
+      for (const std::string& file : secret_files) {
+        route.add_secret_files(file);
+      }
       *route.mutable_renewal_leeway() = ToProto(absl::ZeroDuration());
       route.set_subject_metadata_key("tenure_subject");
     }
     auto registry = std::make_unique<obs::Registry>("webhook-ingest");
     absl::StatusOr<host::Routes> routes = host::Routes::Make(
         config.routes(), FromProto(config.signature_tolerance()), *registry);
-    ::unlink(secret_file.c_str());
+    for (const std::string& file : secret_files) ::unlink(file.c_str());
     RETURN_IF_ERROR(routes.status());
     db::PoolOptions pool;
     pool.connection.conninfo = options.registration_conninfo.empty()
@@ -84,8 +95,8 @@ class IngestStack {
     pool.size = options.pool_size;
     pool.connection.lock_timeout = options.lock_timeout;
     pool.connection.conninfo = conninfo;
-    return std::unique_ptr<IngestStack>(
-        new IngestStack(std::move(registry), *std::move(routes), pool));
+    return std::unique_ptr<IngestStack>(new IngestStack(
+        std::move(registry), *std::move(routes), pool, *options.clock));
   }
 
   // What the HTTP edge answers to a POST, its early refusals included.
@@ -142,16 +153,16 @@ class IngestStack {
   db::Pool& pool() { return pool_; }
   const host::Routes& routes() const { return routes_; }
   store::InboxStore& inbox() { return inbox_; }
+  obs::Registry& registry() { return *registry_; }
 
  private:
   IngestStack(std::unique_ptr<obs::Registry> registry, host::Routes routes,
-              const db::PoolOptions& pool)
+              const db::PoolOptions& pool, const Clock& clock)
       : registry_(std::move(registry)),
         routes_(std::move(routes)),
         pool_(pool),
         inbox_(pool_),
-        ingest_(routes_, inbox_, SystemClock::Instance(), kMaxBodyBytes,
-                *registry_),
+        ingest_(routes_, inbox_, clock, kMaxBodyBytes, *registry_),
         edge_(routes_, ingest_),
         retry_(routes_, inbox_, /*batch_size=*/1000, *registry_) {}
 
