@@ -26,12 +26,15 @@ absl::Status Invalid(absl::string_view what) {
                    common::v1::ERROR_REASON_SIGNATURE_INVALID, what);
 }
 
-// Digits only: SimpleAtoi alone would take "+5" and " 5".
+// Digits only: SimpleAtoi alone would take "+5" and " 5". And one spelling a
+// number: the provider's own verifier signs the number, not its text.
 std::optional<int64_t> ParseSeconds(absl::string_view text) {
   const bool digits = !text.empty() && std::all_of(text.begin(), text.end(),
                                                    absl::ascii_isdigit);
+  const bool padded = text.size() > 1 && text.front() == '0';
   int64_t seconds = 0;
-  if (!digits || !absl::SimpleAtoi(text, &seconds)) return std::nullopt;
+  if (!digits || padded || !absl::SimpleAtoi(text, &seconds))
+    return std::nullopt;
   return seconds;
 }
 

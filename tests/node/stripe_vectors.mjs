@@ -1,15 +1,16 @@
 // Signature vectors made and judged by Stripe's own library.
 //
-//   node stripe_vectors.mjs            writes tests/fixtures/stripe/signature_vectors.json
-//   node stripe_vectors.mjs --check    fails when that file is not what this program writes
+//   node stripe_vectors.mjs            writes signature_vectors.json and signature_corpus.json to tests/fixtures/stripe
+//   node stripe_vectors.mjs --check    fails when these files are not what this program writes
 //   node stripe_vectors.mjs --verify   reads [{"secret", "header", "body_base64"}, ...] from standard input and prints
 //                                      [{"accepted": true|false, "error": "..."}, ...] in the same order. The
 //                                      timestamp tolerance is off: a vector stays valid for ever.
+import {createHmac} from 'node:crypto';
 import {readFileSync, writeFileSync} from 'node:fs';
 import {fileURLToPath} from 'node:url';
 import Stripe from 'stripe';
 
-const OUTPUT = fileURLToPath(new URL('../fixtures/stripe/signature_vectors.json', import.meta.url));
+const output = (name) => fileURLToPath(new URL(`../fixtures/stripe/${name}`, import.meta.url));
 // The library wants a key to be constructed; nothing here calls Stripe.
 const webhooks = new Stripe('sk_test_not_a_key').webhooks;
 
@@ -78,6 +79,91 @@ function judge({secret, header: text, body_base64: body}) {
   }
 }
 
+// ---- headers of all shapes, each with the library's verdict and with ours, written apart from the product ----
+
+const NOW = TIMESTAMP;
+const CORPUS_BODY = '{"id":"evt_corpus"}';
+const CORPUS_SECRETS = [SECRET, OLD_SECRET];
+
+// mulberry32: the corpus is the same on every machine.
+function randomFrom(seed) {
+  return (below) => {
+    seed = (seed + 0x6d2b79f5) | 0;
+    let x = Math.imul(seed ^ (seed >>> 15), seed | 1);
+    x ^= x + Math.imul(x ^ (x >>> 7), x | 61);
+    return ((x ^ (x >>> 14)) >>> 0) % below;
+  };
+}
+
+// The rules, without a look at the code that follows them: at most 8 KiB and 16 entries; one "t" of 1 to 19 digits, the
+// first of several no zero; an entry "v1" that is the lower-case HMAC of timestamp, dot and body under a live secret;
+// then at most 300 s from now, either way.
+function accepts(text, body) {
+  if (Buffer.byteLength(text, 'latin1') > 8192) return false;
+  const entries = text.split(',');
+  const stamps = entries.filter((entry) => entry === 't' || entry.startsWith('t='));
+  if (entries.length > 16 || stamps.length !== 1 || !/^t=(0|[1-9][0-9]{0,18})$/.test(stamps[0])) return false;
+  const stamp = stamps[0].slice(2);
+  const far = BigInt(stamp) - BigInt(NOW);
+  if (far < -300n || far > 300n) return false;
+  return CORPUS_SECRETS.some((secret) => {
+    const digest = createHmac('sha256', secret).update(`${stamp}.`).update(body).digest('hex');
+    return entries.includes(`v1=${digest}`);
+  });
+}
+
+// Of any of the live secrets; it looks at one at a time.
+function libraryAccepts(text, body) {
+  return CORPUS_SECRETS.some((secret) => {
+    try {
+      return webhooks.signature.verifyHeader(body, text, secret, 300, undefined, NOW * 1000);
+    } catch {
+      return false;
+    }
+  });
+}
+
+function corpus() {
+  const random = randomFrom(1);
+  const pick = (list) => list[random(list.length)];
+  const stamps = ['', '0', '1', '-1', '+5', ' 5', '5 ', '1e3', '0x10', 'abc', '1764500000.0', '01764500000', '2147483648',
+    '9223372036854775807', '9223372036854775808', '99999999999999999999', '1764500000 ', ' 1764500000',
+    ...[-301, -300, -1, 0, 1, 300, 301].map((offset) => String(NOW + offset))];
+  const all = [];
+  const texts = new Set();
+  while (all.length < 240) {
+    const stamp = random(3) === 0 ? pick(stamps) : String(NOW + pick([-300, 0, 0, 0, 300]));
+    const digest = (secret) => createHmac('sha256', secret).update(`${stamp}.${CORPUS_BODY}`).digest('hex');
+    const entry = () => pick([
+      () => `v1=${digest(SECRET)}`, () => `v1=${digest(OLD_SECRET)}`, () => `v1=${digest('whsec_stranger')}`,
+      () => `v0=${digest(SECRET)}`, () => `V1=${digest(SECRET)}`, () => `v1=${digest(SECRET).toUpperCase()}`,
+      () => `v1= ${digest(SECRET)}`, () => ` v1=${digest(SECRET)}`, () => `v1=${digest(SECRET)} `,
+      () => `v1=${digest(SECRET).slice(0, 1 + random(63))}`, () => `v1=${digest(SECRET)}0`, () => `v1==${digest(SECRET)}`,
+      () => 'v1=', () => 'v1', () => 'v1,', () => '', () => '=', () => 't', () => `t=${NOW}`, () => 't=', () => 'x=y',
+      () => `v2=${digest(SECRET)}`, () => `"v1"=${digest(SECRET)}`, () => `v1=${'0'.repeat(64)}`,
+    ])();
+    let entries = Array.from({length: pick([0, 1, 1, 1, 2, 2, 3, 5, 14, 15, 16])}, entry);
+    if (random(8) !== 0) entries.splice(random(2) === 0 ? 0 : random(entries.length + 1), 0, `t=${stamp}`);
+    if (random(3) !== 0) entries.splice(random(entries.length + 1), 0, `v1=${digest(pick(CORPUS_SECRETS))}`);
+    const text = entries.join(pick([',', ',', ',', ',', ',', ', ', ';', ' ']));
+    // Many headers of nothing but noise teach nothing.
+    if (texts.has(text) || (text.length > 700 && random(4) !== 0)) continue;
+    texts.add(text);
+    all.push({header: text, accepted: accepts(text, CORPUS_BODY), accepted_by_library: libraryAccepts(text, CORPUS_BODY)});
+  }
+  for (const size of [8191, 8192, 8193]) {
+    const signed = header(CORPUS_BODY, SECRET, NOW);
+    const text = `${signed},x=${'x'.repeat(size - signed.length - 3)}`;
+    all.push({header: text, accepted: accepts(text, CORPUS_BODY), accepted_by_library: libraryAccepts(text, CORPUS_BODY)});
+  }
+  for (const {header: text, accepted, accepted_by_library: library} of all) {
+    // It ends on a "v1" without a value, whatever stands beside it; here that is an entry that matches nothing.
+    const ends = text.split(',').map((entry) => entry.split('=')).some(([key, value]) => key === 'v1' && !value);
+    if (accepted && !library && !ends) throw new Error(`the library refuses what the rules accept: ${text}`);
+  }
+  return {now: NOW, secrets: CORPUS_SECRETS, body: CORPUS_BODY, headers: all};
+}
+
 const mode = process.argv[2];
 if (mode === '--verify') {
   console.log(JSON.stringify(JSON.parse(readFileSync(0, 'utf8')).map(judge)));
@@ -87,18 +173,21 @@ if (mode === '--verify') {
     const verdict = judge(vector);
     if (!verdict.accepted) throw new Error(`the library refuses its own vector ${vector.name}: ${verdict.error}`);
   }
-  const text = JSON.stringify(all, null, 1) + '\n';
-  if (mode === '--check') {
-    if (readFileSync(OUTPUT, 'utf8') !== text) {
-      console.error('signature_vectors.json differs from what stripe_vectors.mjs makes: run node tests/node/stripe_vectors.mjs');
-      process.exit(1);
+  const files = {'signature_vectors.json': all, 'signature_corpus.json': corpus()};
+  for (const [name, content] of Object.entries(files)) {
+    const text = JSON.stringify(content, null, 1) + '\n';
+    if (mode === '--check') {
+      if (readFileSync(output(name), 'utf8') !== text) {
+        console.error(`${name} differs from what stripe_vectors.mjs makes: run node tests/node/stripe_vectors.mjs`);
+        process.exit(1);
+      }
+      console.log(`${name} is what the library makes`);
+    } else if (mode === undefined) {
+      writeFileSync(output(name), text);
+      console.log(`${name} written`);
+    } else {
+      console.error(`unknown mode ${mode}: none, --check or --verify`);
+      process.exit(2);
     }
-    console.log(`${all.length} vectors are what the library makes`);
-  } else if (mode === undefined) {
-    writeFileSync(OUTPUT, text);
-    console.log(`${all.length} vectors written`);
-  } else {
-    console.error(`unknown mode ${mode}: none, --check or --verify`);
-    process.exit(2);
   }
 }
