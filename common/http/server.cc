@@ -76,6 +76,21 @@ absl::string_view View(beast::string_view text) {
   return absl::string_view(text.data(), text.size());
 }
 
+// A field that goes on in the next line. Beast joins the lines; a reader before
+// us may have seen two fields, or none.
+bool HasFoldedLine(absl::string_view fields) {
+  return absl::StrContains(fields, "\r\n ") ||
+         absl::StrContains(fields, "\r\n\t");
+}
+
+// What may not stand in a line: Beast takes a line feed in a quoted text, where
+// others end the line.
+bool HasControl(absl::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    return c != '\t' && absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  });
+}
+
 // Collects one request from the events of Beast's parser. The limits are its
 // own: in Beast 1.74 the header limit restarts whenever a line is consumed, so
 // that a slow sender never meets it, and trailers would join the header.
@@ -91,6 +106,8 @@ class RequestParser : public beast::http::basic_parser<true> {
   RequestHead& head() { return head_; }
   bool http10() const { return version_ == 10; }
   bool is_head_request() const { return is_head_request_; }
+  // After the last chunk.
+  bool in_trailer() const { return in_trailer_; }
   std::string& body() { return body_; }
 
   // Why the framing of a well-formed header is refused; empty if it is not.
@@ -123,11 +140,14 @@ class RequestParser : public beast::http::basic_parser<true> {
   std::size_t on_body_impl(beast::string_view bytes, error_code& ec) {
     return Append(bytes, ec);
   }
-  void on_chunk_header_impl(std::uint64_t size, beast::string_view,
+  void on_chunk_header_impl(std::uint64_t size, beast::string_view extensions,
                             error_code& ec) {
-    if (size > max_body_bytes_ - body_.size()) {
+    if (HasControl(View(extensions))) {
+      ec = beast::http::error::bad_chunk_extension;
+    } else if (size > max_body_bytes_ - body_.size()) {
       ec = beast::http::error::body_limit;
     }
+    in_trailer_ = size == 0;
   }
   std::size_t on_chunk_body_impl(std::uint64_t, beast::string_view bytes,
                                  error_code& ec) {
@@ -151,6 +171,7 @@ class RequestParser : public beast::http::basic_parser<true> {
   int version_ = 11;
   bool is_head_request_ = false;
   bool header_seen_ = false;
+  bool in_trailer_ = false;
 };
 
 std::string RequestParser::FramingProblem() {
@@ -474,6 +495,11 @@ void Server::Core::Connection::Pump() {
     const bool in_header = !parser_->is_header_done();
     error_code ec;
     const size_t consumed = parser_->put(buffer_.data(), ec);
+    // The parser takes a line only with what begins the next one.
+    const bool folded =
+        (in_header || parser_->in_trailer()) &&
+        HasFoldedLine(absl::string_view(
+            static_cast<const char*>(buffer_.data().data()), consumed));
     buffer_.consume(consumed);
     if (in_header) {
       header_bytes_ += consumed;
@@ -485,6 +511,10 @@ void Server::Core::Connection::Pump() {
     }
     if (ec && ec != beast::http::error::need_more) {
       OnParseError(ec);
+      return;
+    }
+    if (folded) {
+      Refuse(400, "bad request: folded header line");
       return;
     }
     if (parser_->is_header_done() && !header_handled_) {

@@ -601,6 +601,29 @@ INSTANTIATE_TEST_SUITE_P(
         {"BadTarget", "GET nowhere HTTP/1.1\r\nHost: t\r\n\r\n"},
         {"Connect", "CONNECT a:1 HTTP/1.1\r\nHost: a:1\r\n\r\n"},
         {"BareLineFeeds", "GET / HTTP/1.1\nHost: t\n\n"},
+        {"BareLineFeedInField",
+         "GET / HTTP/1.1\r\nHost: t\r\nX: a\nContent-Length: 9\r\n\r\n"},
+        {"BareCarriageReturnInField",
+         "GET / HTTP/1.1\r\nHost: t\r\nX: a\rContent-Length: 9\r\n\r\n"},
+        {"FoldedField", "GET / HTTP/1.1\r\nHost: t\r\nX: a\r\n b\r\n\r\n"},
+        {"FoldedByATab", "GET / HTTP/1.1\r\nHost: t\r\nX: a\r\n\tb\r\n\r\n"},
+        {"FoldedBeforeTheLength",
+         "POST / HTTP/1.1\r\nHost: t\r\nContent-Length:\r\n 4\r\n\r\nabcd"},
+        {"FoldedBeforeTheCoding",
+         "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding:\r\n chunked\r\n"
+         "\r\n0\r\n\r\n"},
+        {"FoldedAfterTheCoding",
+         "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n \r\n"
+         "\r\n0\r\n\r\n"},
+        {"LineFeedInChunkExtension",
+         "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "1;a=\"\n\"\r\nx\r\n0\r\n\r\n"},
+        {"LineFeedInLastChunkExtension",
+         "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "0;a=\"\n\"\r\n\r\n"},
+        {"FoldedTrailer",
+         "POST / HTTP/1.1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n"
+         "0\r\nT: a\r\n b\r\n\r\n"},
         {"NulInValue", absl::StrCat("GET / HTTP/1.1\r\nHost: t\r\nX: a",
                                     std::string(1, '\0'), "b\r\n\r\n")},
         {"NotHttp", "\x16\x03\x01\x02 hello\r\n\r\n"},

@@ -1,12 +1,14 @@
 // From a verified body to facts: total. Every input is an event with facts that
 // can be stored and folded, an event that is ignored for a reason, or
-// INVALID_ARGUMENT.
+// INVALID_ARGUMENT. The same JSON in another spelling is the same event.
 #include <string>
 
 #include "common/base/error.h"
+#include "common/base/json.h"
 #include "common/domain/fold.h"
 #include "common/providers/stripe_adapter.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/fuzz/json_print.h"
 
 namespace {
 
@@ -64,6 +66,39 @@ void CheckSubscription(const ProviderEvent& event,
   }
 }
 
+std::string Text(const std::string& product_id,
+                 const std::vector<Fact>& facts) {
+  std::string text = product_id + "(";
+  for (const Fact& fact : facts) text += fact.ShortDebugString() + ";";
+  return text + ")";
+}
+
+// All that a reading says.
+std::string Text(const ProviderEvent& event) {
+  std::string text = event.event_id + "|" + event.type + "|" + event.account +
+                     "|" + (event.livemode ? "live" : "test") + "|" +
+                     event.customer_id + "|" +
+                     absl::FormatTime(event.occurred_at) + "|" + event.ignored +
+                     "|" + event.quarantined + "\n";
+  for (const SubscriptionFacts& facts : event.subscriptions) {
+    text += facts.provider_subscription_id + "|" + facts.item_key + "|" +
+            facts.customer_id + "|" + facts.subject + "|" +
+            Text(facts.product_id, facts.facts);
+    for (const auto& other : facts.alternatives) {
+      text += "or " + Text(other.product_id, other.facts);
+    }
+    for (const std::string& name : facts.payment_names) text += "|" + name;
+    text += "\n";
+  }
+  for (const auto& link : event.links) {
+    text += link.customer_id + "=" + link.subject + "\n";
+  }
+  for (const auto& alias : event.payment_aliases) {
+    text += alias.payment_key + "=" + alias.alias + "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -76,6 +111,15 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FUZZ_CHECK(absl::IsInvalidArgument(event.status()));
     FUZZ_CHECK(tenure::GetErrorInfo(event.status()).has_value());
     return 0;
+  }
+  const absl::StatusOr<tenure::JsonValue> json = tenure::ParseJson(body);
+  FUZZ_CHECK(json.ok());
+  tenure::fuzz::PrintedJson printed;
+  tenure::fuzz::PrintJson(*json, 0, &printed);
+  if (printed.printable) {
+    const absl::StatusOr<ProviderEvent> again = adapter.Parse(printed.text);
+    FUZZ_CHECK(again.ok());
+    FUZZ_CHECK(Text(*event) == Text(*again));
   }
   FUZZ_CHECK(tenure::providers::ValidateEventId(event->event_id).ok());
   FUZZ_CHECK(!event->type.empty() && Storable(event->type));
