@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/status_macros.h"
+#include "common/http/server.h"
 
 namespace tenure::webhook_ingest {
 namespace {
@@ -26,7 +27,15 @@ grpc::Status WebhookIngestService::Ingest(
   return guard_.Run(context, "Ingest", [&]() -> absl::Status {
     RETURN_IF_ERROR(ValidateText("route", request->route(), 64));
     providers::Delivery delivery;
+    size_t header_bytes = 0;
     for (const webhook::v1::Header& header : request->headers()) {
+      // As a line of HTTP, with its colon, space and line end.
+      header_bytes += header.name().size() + header.value().size() + 4;
+      if (header_bytes > http::kMaxHeaderBytes) {
+        return FieldInvalidError(
+            "headers", absl::StrCat("must be at most ", http::kMaxHeaderBytes,
+                                    " bytes together"));
+      }
       delivery.headers.emplace_back(header.name(), header.value());
     }
     delivery.body = request->body();
