@@ -10,7 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <cerrno>
+#include <cctype>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -215,22 +216,23 @@ Recorder& Handled() {
   return recorder;
 }
 
-int Port() {
-  static const int port = [] {
+// Never stopped: it answers as long as the process runs.
+const Server& TheServer() {
+  static const Server* const server = [] {
     tenure::http::ServerOptions options;
     options.listen_address = "0.0.0.0:0";
     // Handlers run on the one io thread.
     options.worker_threads = 0;
     options.max_body_bytes = kMaxBodyBytes;
     options.request_timeout = absl::Seconds(30);
-    auto server = Server::Start(options, [](Request request, Responder send) {
+    auto started = Server::Start(options, [](Request request, Responder send) {
       Handled().Add(std::move(request));
       send.Send(tenure::http::TextResponse(200, "ok"));
     });
-    FUZZ_CHECK(server.ok());
-    return (*server).release()->port();
+    FUZZ_CHECK(started.ok());
+    return started->release();
   }();
-  return port;
+  return *server;
 }
 
 // All that comes back for `bytes`.
@@ -246,7 +248,7 @@ std::string Exchange(const std::string& bytes) {
   FUZZ_CHECK(::bind(fd, reinterpret_cast<sockaddr*>(&from), sizeof(from)) == 0);
   sockaddr_in to{};
   to.sin_family = AF_INET;
-  to.sin_port = htons(static_cast<uint16_t>(Port()));
+  to.sin_port = htons(static_cast<uint16_t>(TheServer().port()));
   to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   FUZZ_CHECK(::connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) == 0);
   size_t sent = 0;
