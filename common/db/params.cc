@@ -4,6 +4,19 @@
 #include "absl/strings/str_cat.h"
 
 namespace tenure::db {
+namespace {
+
+// One element of an array literal.
+void AppendElement(absl::string_view value, std::string& array) {
+  array.push_back('"');
+  for (const char c : value) {
+    if (c == '"' || c == '\\') array.push_back('\\');
+    array.push_back(c);
+  }
+  array.push_back('"');
+}
+
+}  // namespace
 
 Params& Params::Add(bool value) {
   values_.emplace_back(value ? "t" : "f");
@@ -56,12 +69,7 @@ Params& Params::Add(const std::vector<std::string>& values) {
   std::string text = "{";
   for (const std::string& value : values) {
     if (text.size() > 1) text.push_back(',');
-    text.push_back('"');
-    for (const char c : value) {
-      if (c == '"' || c == '\\') text.push_back('\\');
-      text.push_back(c);
-    }
-    text.push_back('"');
+    AppendElement(value, text);
   }
   text.push_back('}');
   values_.emplace_back(std::move(text));
@@ -71,6 +79,30 @@ Params& Params::Add(const std::vector<std::string>& values) {
 Params& Params::AddNull() {
   values_.emplace_back(std::nullopt);
   return *this;
+}
+
+void RowArrays::AddValues(const Params& row) {
+  const auto& values = row.values();
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    std::string& column = columns_[i];
+    if (size_ > 0) column.push_back(',');
+    if (i < values.size() && values[i].has_value()) {
+      AppendElement(*values[i], column);
+    } else {
+      column += "NULL";
+    }
+  }
+  ++size_;
+}
+
+void RowArrays::AppendTo(Params& params) const {
+  for (const std::string& column : columns_) params.Add(column + "}");
+}
+
+Params RowArrays::ToParams() const {
+  Params params;
+  AppendTo(params);
+  return params;
 }
 
 }  // namespace tenure::db

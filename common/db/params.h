@@ -1,6 +1,7 @@
 #ifndef TENURE_COMMON_DB_PARAMS_H_
 #define TENURE_COMMON_DB_PARAMS_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -52,13 +53,38 @@ class Params {
   std::vector<std::optional<std::string>> values_;
 };
 
-// Makes Params of the arguments: MakeParams(id, name, absl::Now()).
+// Makes Params of the arguments: MakeParams(id, name, now).
 template <typename... Args>
 Params MakeParams(Args&&... args) {
   Params params;
   (params.Add(std::forward<Args>(args)), ...);
   return params;
 }
+
+// Rows for a statement that takes many at once, as one array a column:
+// "FROM unnest($1::bigint[], $2::text[], ...)". Values as of Params.
+class RowArrays {
+ public:
+  explicit RowArrays(size_t columns) : columns_(columns, "{") {}
+
+  // One value a column.
+  template <typename... Args>
+  void AddRow(Args&&... args) {
+    AddValues(MakeParams(std::forward<Args>(args)...));
+  }
+  void AddValues(const Params& row);
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+
+  // Adds one array a column, in order.
+  void AppendTo(Params& params) const;
+  Params ToParams() const;
+
+ private:
+  size_t size_ = 0;
+  std::vector<std::string> columns_;
+};
 
 }  // namespace tenure::db
 

@@ -126,14 +126,8 @@ class DefinitionMemo {
 };
 
 absl::StatusOr<domain::Plan> PlanFromRow(const db::Row& row) {
-  const std::string name = row.Text("name");
-  ASSIGN_OR_RETURN(domain::Plan plan, DefinitionMemo::Instance().Get(
-                                          name, row.Text("definition")));
-  // Plans that are defined alike differ in these.
-  plan.name = name;
-  plan.id = row.Int64("id");
-  plan.revision = row.Int64("revision");
-  return plan;
+  return MakePlan(row.Int64("id"), row.Text("name"), row.Int64("revision"),
+                  row.Text("definition"));
 }
 
 absl::Status WritePlan(db::Transaction& tx, const Plan& plan,
@@ -262,19 +256,48 @@ absl::StatusOr<Catalog> ExportCatalog(db::Pool& pool) {
   return std::move(stored.catalog);
 }
 
+absl::StatusOr<domain::Plan> MakePlan(int64_t id, absl::string_view name,
+                                      int64_t revision,
+                                      const std::string& definition) {
+  ASSIGN_OR_RETURN(domain::Plan plan,
+                   DefinitionMemo::Instance().Get(name, definition));
+  // Plans that are defined alike differ in these.
+  plan.id = id;
+  plan.name = std::string(name);
+  plan.revision = revision;
+  return plan;
+}
+
+absl::StatusOr<std::map<ProductKey, domain::Plan>> FindPlansOfProducts(
+    db::Transaction& tx, const std::set<ProductKey>& products) {
+  std::map<ProductKey, domain::Plan> plans;
+  if (products.empty()) return plans;
+  db::RowArrays keys(2);
+  for (const auto& [route, product] : products) keys.AddRow(route, product);
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   tx.Execute(kSelectPlansOfProducts, keys.ToParams()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    ASSIGN_OR_RETURN(domain::Plan plan, PlanFromRow(rows[i]));
+    ASSIGN_OR_RETURN(const std::optional<domain::Term> term,
+                     TermFromRow(rows[i]));
+    if (term.has_value()) plan.term = *term;
+    plans.emplace(
+        ProductKey(rows[i].Text("route_name"), rows[i].Text("product_id")),
+        std::move(plan));
+  }
+  RETURN_IF_ERROR(rows.status());
+  return plans;
+}
+
 absl::StatusOr<std::optional<domain::Plan>> FindPlanOfProduct(
     db::Transaction& tx, absl::string_view route_name,
     absl::string_view product_id) {
-  ASSIGN_OR_RETURN(
-      const db::Result rows,
-      tx.Execute(kSelectPlanOfProduct, db::MakeParams(route_name, product_id)));
-  if (rows.empty()) return std::nullopt;
-  ASSIGN_OR_RETURN(domain::Plan plan, PlanFromRow(rows[0]));
-  ASSIGN_OR_RETURN(const std::optional<domain::Term> term,
-                   TermFromRow(rows[0]));
-  if (term.has_value()) plan.term = *term;
-  RETURN_IF_ERROR(rows.status());
-  return plan;
+  using Plans = std::map<ProductKey, domain::Plan>;
+  ASSIGN_OR_RETURN(Plans plans,
+                   FindPlansOfProducts(tx, {{std::string(route_name),
+                                             std::string(product_id)}}));
+  if (plans.empty()) return std::nullopt;
+  return std::move(plans.begin()->second);
 }
 
 absl::StatusOr<std::optional<domain::Plan>> FindPlan(db::Transaction& tx,

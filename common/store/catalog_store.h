@@ -2,8 +2,11 @@
 #define TENURE_COMMON_STORE_CATALOG_STORE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -49,8 +52,21 @@ absl::StatusOr<CatalogChanges> ApplyCatalog(db::Pool& pool,
 // applies to no change.
 absl::StatusOr<catalog::v1::Catalog> ExportCatalog(db::Pool& pool);
 
-// The three below are one statement each in the caller's transaction, and do
+// A plan out of the columns of a row; `definition` without features.
+absl::StatusOr<domain::Plan> MakePlan(int64_t id, absl::string_view name,
+                                      int64_t revision,
+                                      const std::string& definition);
+
+// What is bought: a route's name and a product's id.
+using ProductKey = std::pair<std::string, std::string>;
+
+// The four below are one statement each in the caller's transaction, and do
 // not load features.
+
+// The plans of several products, as of FindPlanOfProduct; those that mean none
+// are left out.
+absl::StatusOr<std::map<ProductKey, domain::Plan>> FindPlansOfProducts(
+    db::Transaction& tx, const std::set<ProductKey>& products);
 
 // The latest revision of the plan that a product means, with the product's own
 // term where it has one. nullopt for a product that means no plan.

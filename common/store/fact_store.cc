@@ -1,105 +1,34 @@
 #include "common/store/fact_store.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/base/error.h"
 #include "common/base/proto_time.h"
 #include "common/base/status_macros.h"
-#include "common/domain/lifecycle.h"
 #include "common/store/catalog_store.h"
 #include "common/store/quota_store.h"
 #include "common/store/statements.h"
-#include "common/store/subscription_row.h"
+#include "common/store/subscription_changes.h"
 
 namespace tenure::store {
 namespace {
 
 using domain::Fact;
 
-// Where facts came from, stored beside them and their events.
-struct Source {
-  // Whose names of payments the facts use.
-  int64_t route_id = 0;
-  std::string account;
-  std::string event_id;
-  int64_t provider_event_id = 0;
-  std::string actor;
-  std::string reason;
-  std::string cause;
-};
-
-// ---- reading ----
-
-absl::StatusOr<std::vector<domain::OrderedFact>> LoadFacts(
-    db::Transaction& tx, int64_t subscription_id) {
-  ASSIGN_OR_RETURN(
-      const db::Result rows,
-      tx.Execute(kSelectSubscriptionFacts, db::MakeParams(subscription_id)));
-  std::vector<domain::OrderedFact> facts;
-  facts.reserve(rows.size());
-  for (size_t i = 0; i < rows.size(); ++i) {
-    Fact fact;
-    if (!fact.ParseFromString(rows[i].Bytea("body"))) {
-      return InternalError(absl::StrCat("a stored fact of subscription ",
-                                        subscription_id, " is unreadable"));
-    }
-    ASSIGN_OR_RETURN(domain::OrderedFact ordered,
-                     domain::MakeOrderedFact(rows[i].Text("event_id"), fact));
-    facts.push_back(std::move(ordered));
-  }
-  RETURN_IF_ERROR(rows.status());
-  return facts;
-}
-
 // The row of a subscription whose lock is held. `new_row`: nothing was stored
 // about it yet.
 absl::StatusOr<LockedSubscription> ReadLocked(db::Transaction& tx, int64_t id,
                                               bool new_row = false) {
-  ASSIGN_OR_RETURN(const db::Result rows,
-                   tx.Execute(kSelectLockedSubscription, db::MakeParams(id)));
-  if (rows.empty()) return InternalError("a locked subscription vanished");
-  const db::Row row = rows[0];
-  LockedSubscription locked;
-  locked.id = id;
-  locked.subject_id = row.Int64("subject_id");
-  locked.route = {row.Int64("route_id"), row.Text("route"),
-                  row.Text("environment")};
-  locked.account = row.Text("account");
-  locked.prepaid = row.Bool("prepaid");
-  ASSIGN_OR_RETURN(locked.state, SubscriptionStateFromRow(row));
-  domain::Subscription& s = locked.state.subscription;
-  s.plan = row.Text("plan");
-  s.plan_revision = row.Int64("plan_revision");
-  s.next_plan = row.OptionalText("next_plan").value_or("");
-  s.next_plan_revision = row.OptionalInt64("next_plan_revision").value_or(0);
-  s.next_billing_at = row.OptionalTime("next_billing_at");
-  s.needs_reconcile = row.Bool("needs_reconcile");
-  if (domain::IsLive(s.status) && row.Bool("end_announced")) {
-    // An operator brought the row back by hand: that is another life.
-    ++locked.state.lifecycle.episode;
-  }
-  locked.now = row.Time("now");
-  locked.fold_revision = row.Int64("fold_revision");
-  const int64_t plan_id = row.Int64("plan_in_force_id");
-  // A binary of another revision writes facts and row beside a sum that it does
-  // not read.
-  const bool has_fold =
-      row.OptionalInt64("fold_state_revision") == domain::kFoldRevision &&
-      locked.fold_revision == domain::kFoldRevision;
-  const std::string fold = has_fold ? row.Bytea("fold_state") : "";
-  RETURN_IF_ERROR(rows.status());
-  ASSIGN_OR_RETURN(locked.plan, LoadPlan(tx, plan_id));
-  if (!new_row && !(has_fold && locked.fold.ParseFromString(fold))) {
-    // Another revision's sum, or none: the facts are the truth.
-    ASSIGN_OR_RETURN(const std::vector<domain::OrderedFact> facts,
-                     LoadFacts(tx, id));
-    ASSIGN_OR_RETURN(locked.fold, domain::FoldFacts(facts));
-  }
-  // The row holds the subject's id itself; the fold says 0 for the first one.
-  s.subject_id = locked.fold.subject_id();
-  return locked;
+  using Rows = std::map<int64_t, LockedSubscription>;
+  ASSIGN_OR_RETURN(Rows rows,
+                   store::ReadLocked(
+                       tx, {id}, new_row ? std::set{id} : std::set<int64_t>{}));
+  return std::move(rows.at(id));
 }
 
 absl::StatusOr<std::optional<int64_t>> LockByProviderKey(
@@ -225,28 +154,44 @@ bool HasPaid(const FactBatch& batch) {
                      [](const Fact& fact) { return fact.has_paid(); });
 }
 
+// Whom a customer is linked to.
+struct LinkedSubject {
+  std::string external_id;
+  bool erased = false;
+};
+
 // An explicit link wins; metadata that contradicts it is nobody's guess.
-absl::StatusOr<std::string> FindSubject(db::Transaction& tx,
-                                        const FactBatch& batch,
-                                        std::string* parked) {
-  if (!batch.customer_id.empty()) {
-    ASSIGN_OR_RETURN(const db::Result linked,
-                     tx.Execute(kSelectLinkedSubject,
-                                db::MakeParams(batch.route.id, batch.account,
-                                               batch.customer_id)));
-    if (!linked.empty()) {
-      const std::string subject = linked[0].Text("external_id");
-      const bool erased = linked[0].Bool("erased");
-      RETURN_IF_ERROR(linked.status());
-      // Events go on naming an erased person as before; nobody is made anew.
-      if (!erased && !batch.subject.empty() && batch.subject != subject) {
-        *parked = "subject_conflict";
-      }
-      return subject;
+std::string ChooseSubject(const FactBatch& batch,
+                          const std::optional<LinkedSubject>& linked,
+                          std::string* parked) {
+  if (linked.has_value()) {
+    // Events go on naming an erased person as before; nobody is made anew.
+    if (!linked->erased && !batch.subject.empty() &&
+        batch.subject != linked->external_id) {
+      *parked = "subject_conflict";
     }
+    return linked->external_id;
   }
   if (!ValidateText("subject", batch.subject, 255).ok()) *parked = "no_subject";
   return batch.subject;
+}
+
+absl::StatusOr<std::string> FindSubject(db::Transaction& tx,
+                                        const FactBatch& batch,
+                                        std::string* parked) {
+  std::optional<LinkedSubject> linked;
+  if (!batch.customer_id.empty()) {
+    ASSIGN_OR_RETURN(const db::Result rows,
+                     tx.Execute(kSelectLinkedSubject,
+                                db::MakeParams(batch.route.id, batch.account,
+                                               batch.customer_id)));
+    if (!rows.empty()) {
+      linked =
+          LinkedSubject{rows[0].Text("external_id"), rows[0].Bool("erased")};
+      RETURN_IF_ERROR(rows.status());
+    }
+  }
+  return ChooseSubject(batch, linked, parked);
 }
 
 absl::StatusOr<std::optional<domain::Plan>> BoughtPlan(db::Transaction& tx,
@@ -325,257 +270,62 @@ absl::StatusOr<std::vector<Fact>> StampedFacts(
 
 // ---- writing ----
 
-absl::StatusOr<std::vector<domain::OrderedFact>> StoreFacts(
-    db::Transaction& tx, int64_t subscription_id,
-    const std::vector<Fact>& facts, const Source& source) {
-  std::vector<domain::OrderedFact> added;
-  for (const Fact& fact : facts) {
-    ASSIGN_OR_RETURN(domain::OrderedFact ordered,
-                     domain::MakeOrderedFact(source.event_id, fact));
-    ASSIGN_OR_RETURN(
-        const db::Result inserted,
-        tx.Execute(
-            kInsertSubscriptionFact,
-            db::MakeParams(
-                subscription_id, static_cast<int>(fact.layer()),
-                ordered.order.order_at, ordered.order.rank, source.event_id,
-                ordered.order.ordinal, domain::KindName(fact.kind_case()),
-                domain::MoneyKey(fact), ordered.order.order_at,
-                fact.plan_revision(), db::Bytes{fact.SerializeAsString()},
-                source.provider_event_id, source.actor, source.reason)));
-    if (inserted.affected_rows() > 0) added.push_back(std::move(ordered));
-  }
-  std::sort(added.begin(), added.end(),
-            [](const domain::OrderedFact& a, const domain::OrderedFact& b) {
-              return a.order < b.order;
-            });
-  return added;
-}
-
-// Every name of a payment.
-std::vector<std::string> NamesOf(const subscription::v1::FoldPayment& payment) {
-  std::vector<std::string> names(payment.aliases().begin(),
-                                 payment.aliases().end());
-  names.push_back(payment.payment_key());
-  return names;
-}
-
-// The payment that has a name; nullptr for none.
-const subscription::v1::FoldPayment* FindInFold(const domain::FoldState& fold,
-                                                const std::string& name) {
-  for (const auto& payment : fold.payments()) {
-    const std::vector<std::string> names = NamesOf(payment);
-    if (std::find(names.begin(), names.end(), name) != names.end()) {
-      return &payment;
-    }
-  }
-  return nullptr;
-}
-
-// Stores the money of new facts by the route and account that told of it; what
-// operators give is no money. `fold` holds the facts.
-absl::Status StorePayments(db::Transaction& tx,
-                           const LockedSubscription& locked,
-                           const std::vector<domain::OrderedFact>& added,
-                           const Source& source,
-                           const domain::FoldState& fold) {
-  FactBatch names_of;
-  names_of.route.id = source.route_id;
-  names_of.account = source.account;
-  std::vector<std::string> stored;
-  for (const domain::OrderedFact& ordered : added) {
-    if (!ordered.fact.has_paid() ||
-        ordered.fact.layer() == subscription::v1::FACT_LAYER_INTERNAL) {
-      continue;
-    }
-    const auto& paid = ordered.fact.paid();
-    std::string key = paid.payment_key();
-    // One payment is one row, under the name that it was first told by.
-    bool known = false;
-    const auto* payment = FindInFold(fold, key);
-    if (payment != nullptr) {
-      for (const std::string& name : NamesOf(*payment)) {
-        if (FindInFold(locked.fold, name) == nullptr &&
-            std::find(stored.begin(), stored.end(), name) == stored.end()) {
-          continue;
-        }
-        ASSIGN_OR_RETURN(const std::optional<KnownPayment> before,
-                         FindPayment(tx, names_of, name));
-        if (!before || before->subscription_id != locked.id) continue;
-        key = before->payment_key;
-        known = true;
-        break;
-      }
-    }
-    if (!known) {
-      absl::Time paid_at = ordered.order.order_at;
-      if (paid.has_paid_at()) {
-        ASSIGN_OR_RETURN(paid_at, FromProto("paid_at", paid.paid_at()));
-      }
-      ASSIGN_OR_RETURN(const absl::Time from,
-                       FromProto("period_starts_at", paid.period_starts_at()));
-      std::optional<absl::Time> to;
-      if (paid.has_period_ends_at()) {
-        ASSIGN_OR_RETURN(to,
-                         FromProto("period_ends_at", paid.period_ends_at()));
-      }
-      RETURN_IF_ERROR(
-          tx.Execute(
-                kInsertPayment,
-                db::MakeParams(source.route_id, source.account, key, locked.id,
-                               fold.payments_size(), paid.amount_minor(),
-                               paid.currency(), paid_at, from, to))
-              .status());
-      stored.push_back(key);
-    }
-    std::vector<std::string> aliases(paid.aliases().begin(),
-                                     paid.aliases().end());
-    if (key != paid.payment_key()) aliases.push_back(paid.payment_key());
-    for (const std::string& alias : aliases) {
-      // What no column takes, no refund can name either.
-      if (alias == key || !ValidateText("alias", alias, 255).ok()) continue;
-      RETURN_IF_ERROR(tx.Execute(kInsertPaymentAlias,
-                                 db::MakeParams(source.route_id, source.account,
-                                                alias, key))
-                          .status());
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Brings the stored payments of a subscription to what its facts add up to.
-absl::Status UpdatePayments(db::Transaction& tx, int64_t subscription_id,
-                            const domain::FoldState& fold,
-                            const domain::Projection& after) {
-  std::vector<std::string> keys;
-  std::vector<int64_t> numbers, amounts, refunded;
-  for (const domain::PaidTerm& term : after.terms) {
-    if (term.internal) continue;
-    const auto* payment = FindInFold(fold, term.payment_key);
-    if (payment == nullptr) continue;
-    for (std::string& name : NamesOf(*payment)) {
-      keys.push_back(std::move(name));
-      numbers.push_back(term.term_no);
-      amounts.push_back(term.amount_minor);
-      refunded.push_back(term.refunded_minor);
-    }
-  }
-  if (keys.empty()) return absl::OkStatus();
-  return tx
-      .Execute(kUpdatePayments, db::MakeParams(subscription_id, keys, numbers,
-                                               amounts, refunded))
-      .status();
-}
-
-absl::Status StoreEvents(db::Transaction& tx, int64_t subscription_id,
-                         const Source& source, domain::Transition& transition) {
-  if (transition.events.empty()) return absl::OkStatus();
-  std::vector<std::string> keys;
-  for (const domain::DomainEvent& event : transition.events) {
-    keys.push_back(event.business_key);
-  }
-  ASSIGN_OR_RETURN(
-      const db::Result rows,
-      tx.Execute(kSelectAnnouncedKeys, db::MakeParams(subscription_id, keys)));
-  std::vector<std::string> announced;
-  for (size_t i = 0; i < rows.size(); ++i) {
-    announced.push_back(rows[i].Text("business_key"));
-  }
-  RETURN_IF_ERROR(rows.status());
-  domain::NumberEvents(announced, transition);
-  for (const domain::DomainEvent& event : transition.events) {
-    std::vector<std::string> names, values;
-    for (const auto& [name, value] : event.data) {
-      names.push_back(name);
-      values.push_back(value);
-    }
-    RETURN_IF_ERROR(
-        tx.Execute(kInsertSubscriptionEvent,
-                   db::MakeParams(subscription_id, event.seq, event.type,
-                                  event.business_key, event.episode,
-                                  event.effective_at, event.old_access_until,
-                                  event.access_until, names, values,
-                                  source.actor, source.reason, source.cause))
-            .status());
-  }
-  return absl::OkStatus();
-}
-
-// Moves the row from what `locked` saw to what `fold` means.
-absl::StatusOr<bool> StoreOutcome(db::Transaction& tx,
-                                  const LockedSubscription& locked,
-                                  const domain::Projection& before,
-                                  domain::Projection after,
-                                  const Source& source, bool new_row) {
-  domain::Subscription& s = after.subscription;
-  if (s.plan.empty()) {
-    // Its facts name no plan (they are older than plans in facts).
-    s.plan = locked.state.subscription.plan;
-    s.plan_revision = locked.state.subscription.plan_revision;
-  }
-  std::optional<domain::SubscriptionState> was;
-  if (!new_row) was = locked.state;
-  domain::Transition transition =
-      domain::Advance(was, before.terms, after, locked.now);
-  if (!transition.changed && locked.fold_revision == domain::kFoldRevision) {
-    return false;
-  }
-  RETURN_IF_ERROR(StoreEvents(tx, locked.id, source, transition));
-  RETURN_IF_ERROR(
-      tx.Execute(kUpdateSubscription, ToParams(locked.id, transition.state))
-          .status());
-  RETURN_IF_ERROR(WriteQuotaSchedule(
-      tx, locked.id, after, before.plans, locked.plan,
-      domain::IsLive(transition.state.subscription.status), source.cause));
-  if (transition.events.empty()) return transition.changed;
-  RETURN_IF_ERROR(
-      tx.Execute(
-            kAdvanceSinkStreams,
-            db::MakeParams(locked.id, transition.state.lifecycle.event_seq))
-          .status());
-  return true;
-}
-
-absl::Status StoreFold(db::Transaction& tx, int64_t subscription_id,
-                       const domain::FoldState& fold) {
-  return tx
-      .Execute(kUpsertSubscriptionFold,
-               db::MakeParams(subscription_id, domain::kFoldRevision,
-                              db::Bytes{fold.SerializeAsString()}))
-      .status();
-}
-
 absl::StatusOr<AppliedFacts> AddFacts(db::Transaction& tx,
                                       const LockedSubscription& locked,
-                                      const std::vector<Fact>& facts,
-                                      const Source& source, bool new_row) {
+                                      std::vector<Fact> facts, Source source,
+                                      bool new_row) {
+  SubscriptionChange change;
+  change.locked = &locked;
+  change.new_row = new_row;
+  change.facts = std::move(facts);
+  change.source = std::move(source);
+  RETURN_IF_ERROR(store::AddFacts(tx, absl::MakeSpan(&change, 1)));
   AppliedFacts applied;
   applied.subscription_id = locked.id;
-  ASSIGN_OR_RETURN(const std::vector<domain::OrderedFact> added,
-                   StoreFacts(tx, locked.id, facts, source));
-  if (added.empty()) return applied;
-
-  domain::FoldState fold = locked.fold;
-  if (domain::IsNewest(fold, added.front().order)) {
-    for (const domain::OrderedFact& fact : added) {
-      RETURN_IF_ERROR(domain::Step(fact, fold));
-    }
-  } else {
-    ASSIGN_OR_RETURN(const std::vector<domain::OrderedFact> all,
-                     LoadFacts(tx, locked.id));
-    ASSIGN_OR_RETURN(fold, domain::FoldFacts(all));
-  }
-  RETURN_IF_ERROR(StoreFold(tx, locked.id, fold));
-  const domain::Projection before = domain::Project(locked.fold);
-  const domain::Projection after = domain::Project(fold);
-  RETURN_IF_ERROR(StorePayments(tx, locked, added, source, fold));
-  if (before.terms != after.terms) {
-    RETURN_IF_ERROR(UpdatePayments(tx, locked.id, fold, after));
-  }
-  ASSIGN_OR_RETURN(applied.changed,
-                   StoreOutcome(tx, locked, before, after, source, new_row));
+  applied.changed = change.changed;
   return applied;
 }
+
+// A subscription by its provider's names.
+using ProviderKey = std::tuple<int64_t, std::string, std::string, std::string>;
+
+ProviderKey ProviderKeyOf(const FactBatch& batch) {
+  return {batch.route.id, batch.account, batch.provider_subscription_id,
+          batch.item_key};
+}
+
+// Rows to be created, PENDING until their facts are added.
+class NewSubscriptions {
+ public:
+  void Add(int64_t subject_id, int64_t plan_id, const Route& route,
+           absl::string_view account,
+           absl::string_view provider_subscription_id,
+           absl::string_view item_key) {
+    rows_.AddRow(subject_id, plan_id, route.environment, route.id, account,
+                 provider_subscription_id, item_key);
+  }
+
+  // The ids of the new rows; those that are there already have none.
+  absl::StatusOr<std::map<ProviderKey, int64_t>> Insert(db::Transaction& tx,
+                                                        bool prepaid) const {
+    std::map<ProviderKey, int64_t> ids;
+    if (rows_.empty()) return ids;
+    db::Params params = rows_.ToParams();
+    params.Add(domain::kFoldRevision).Add(prepaid);
+    ASSIGN_OR_RETURN(const db::Result rows,
+                     tx.Execute(kInsertSubscriptions, params));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ids[{rows[i].Int64("route_id"), rows[i].Text("account"),
+           rows[i].OptionalText("provider_subscription_id").value_or(""),
+           rows[i].Text("item_key")}] = rows[i].Int64("id");
+    }
+    RETURN_IF_ERROR(rows.status());
+    return ids;
+  }
+
+ private:
+  db::RowArrays rows_{7};
+};
 
 // The id of the new row, or nullopt when there was one already.
 absl::StatusOr<std::optional<int64_t>> InsertSubscription(
@@ -583,16 +333,13 @@ absl::StatusOr<std::optional<int64_t>> InsertSubscription(
     const Route& route, absl::string_view account,
     absl::string_view provider_subscription_id, absl::string_view item_key,
     bool prepaid) {
-  ASSIGN_OR_RETURN(
-      const db::Result rows,
-      tx.Execute(kInsertSubscription,
-                 db::MakeParams(subject_id, plan_id, route.environment,
-                                route.id, account, provider_subscription_id,
-                                item_key, domain::kFoldRevision, prepaid)));
-  if (rows.empty()) return std::nullopt;
-  const int64_t id = rows[0].Int64("id");
-  RETURN_IF_ERROR(rows.status());
-  return id;
+  NewSubscriptions row;
+  row.Add(subject_id, plan_id, route, account, provider_subscription_id,
+          item_key);
+  using Ids = std::map<ProviderKey, int64_t>;
+  ASSIGN_OR_RETURN(const Ids ids, row.Insert(tx, prepaid));
+  if (ids.empty()) return std::nullopt;
+  return ids.begin()->second;
 }
 
 Source SourceOf(const FactBatch& batch) {
@@ -760,22 +507,236 @@ absl::Status ResolveOrder(db::Transaction& tx, const FactBatch& batch,
   return absl::OkStatus();
 }
 
+// The ids of subjects, made where they are new.
+absl::StatusOr<std::map<std::string, int64_t>> EnsureSubjects(
+    db::Transaction& tx, const std::set<std::string>& external_ids) {
+  std::map<std::string, int64_t> ids;
+  // In the second round ours were inserted, or another transaction's are
+  // visible now; in the third they must be there.
+  for (int round = 0; round < 3; ++round) {
+    std::vector<std::string> missing;
+    for (const std::string& external_id : external_ids) {
+      if (ids.count(external_id) == 0) missing.push_back(external_id);
+    }
+    if (missing.empty()) return ids;
+    if (round > 0) {
+      RETURN_IF_ERROR(
+          tx.Execute(kInsertSubjects, db::MakeParams(missing)).status());
+    }
+    ASSIGN_OR_RETURN(const db::Result rows,
+                     tx.Execute(kShareSubjects, db::MakeParams(missing)));
+    for (size_t i = 0; i < rows.size(); ++i) {
+      ids[rows[i].Text("external_id")] = rows[i].Int64("id");
+    }
+    RETURN_IF_ERROR(rows.status());
+  }
+  if (ids.size() < external_ids.size()) {
+    return InternalError("a subject vanished");
+  }
+  return ids;
+}
+
+// ---- several events together ----
+
+// One of several batches on its way.
+struct Routed {
+  const FactBatch* batch = nullptr;
+  BatchOutcome* outcome = nullptr;
+  std::optional<int64_t> subscription_id;
+  std::optional<LinkedSubject> linked;
+  std::string subject;
+  std::optional<domain::Plan> plan;
+};
+
+absl::Status FindPlans(db::Transaction& tx, std::vector<Routed>& all) {
+  const auto key = [](const Routed& routed) {
+    return ProductKey(routed.batch->route.name, routed.batch->product_id);
+  };
+  std::set<ProductKey> products;
+  for (const Routed& routed : all) {
+    if (!routed.batch->product_id.empty()) products.insert(key(routed));
+  }
+  using Plans = std::map<ProductKey, domain::Plan>;
+  ASSIGN_OR_RETURN(const Plans plans, FindPlansOfProducts(tx, products));
+  for (Routed& routed : all) {
+    const auto plan = plans.find(key(routed));
+    if (plan != plans.end()) routed.plan = plan->second;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status FindDestinations(db::Transaction& tx,
+                              std::vector<Routed*> routed) {
+  db::RowArrays keys(6);
+  for (size_t i = 0; i < routed.size(); ++i) {
+    const FactBatch& batch = *routed[i]->batch;
+    keys.AddRow(static_cast<int64_t>(i), batch.route.id, batch.account,
+                batch.provider_subscription_id, batch.item_key,
+                batch.customer_id);
+  }
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   tx.Execute(kSelectDestinations, keys.ToParams()));
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Routed& to = *routed[static_cast<size_t>(rows[i].Int64("n"))];
+    to.subscription_id = rows[i].OptionalInt64("subscription_id");
+    const auto linked = rows[i].OptionalText("linked_subject");
+    if (linked.has_value()) {
+      to.linked = LinkedSubject{*linked, rows[i].Bool("erased")};
+    }
+  }
+  return rows.status();
+}
+
+// As Resolve decides for one.
+void Park(Routed& routed) {
+  const FactBatch& batch = *routed.batch;
+  std::string& parked = routed.outcome->parked;
+  if (routed.subscription_id.has_value()) {
+    const bool needs_plan =
+        std::any_of(batch.facts.begin(), batch.facts.end(), NamesPlan) &&
+        !batch.product_id.empty();
+    if (!needs_plan) {
+      routed.plan.reset();
+    } else if (!routed.plan.has_value()) {
+      parked = "unknown_plan";
+    }
+    return;
+  }
+  routed.subject = ChooseSubject(batch, routed.linked, &parked);
+  if (!parked.empty()) return;
+  if (batch.product_id.empty()) {
+    parked = "unknown_subscription";
+  } else if (!routed.plan.has_value()) {
+    parked = "unknown_plan";
+  }
+}
+
+// Creates the subscriptions that are not there yet; `created` gets their ids.
+absl::Status Create(db::Transaction& tx, std::vector<Routed>& all,
+                    std::set<int64_t>* created) {
+  std::vector<Routed*> to_create;
+  std::set<std::string> subjects;
+  for (Routed& routed : all) {
+    // A row is what its facts add up to: none, no row.
+    if (routed.subscription_id.has_value() || !routed.outcome->parked.empty() ||
+        routed.batch->facts.empty()) {
+      continue;
+    }
+    to_create.push_back(&routed);
+    subjects.insert(routed.subject);
+  }
+  if (to_create.empty()) return absl::OkStatus();
+  using SubjectIds = std::map<std::string, int64_t>;
+  ASSIGN_OR_RETURN(const SubjectIds ids, EnsureSubjects(tx, subjects));
+  NewSubscriptions rows;
+  std::set<ProviderKey> keys;
+  for (const Routed* routed : to_create) {
+    const FactBatch& batch = *routed->batch;
+    if (!keys.insert(ProviderKeyOf(batch)).second) continue;
+    rows.Add(ids.at(routed->subject), routed->plan->id, batch.route,
+             batch.account, batch.provider_subscription_id, batch.item_key);
+  }
+  using SubscriptionIds = std::map<ProviderKey, int64_t>;
+  ASSIGN_OR_RETURN(const SubscriptionIds made,
+                   rows.Insert(tx, /*prepaid=*/false));
+  std::vector<Routed*> known;
+  for (Routed* routed : to_create) {
+    const auto id = made.find(ProviderKeyOf(*routed->batch));
+    if (id == made.end()) {
+      // A concurrent first event was faster.
+      known.push_back(routed);
+      continue;
+    }
+    routed->subscription_id = id->second;
+    created->insert(id->second);
+  }
+  if (known.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(FindDestinations(tx, known));
+  for (const Routed* routed : known) {
+    if (!routed->subscription_id) {
+      return InternalError("a subscription vanished");
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Locks what is to be written, and leaves those out that others hold.
+absl::StatusOr<std::vector<Routed*>> LockDestinations(
+    db::Transaction& tx, std::vector<Routed>& all,
+    const std::set<int64_t>& created) {
+  std::set<int64_t> wanted;
+  for (const Routed& routed : all) {
+    if (routed.outcome->parked.empty() && routed.subscription_id.has_value() &&
+        created.count(*routed.subscription_id) == 0) {
+      wanted.insert(*routed.subscription_id);
+    }
+  }
+  std::set<int64_t> held = created;
+  if (!wanted.empty()) {
+    ASSIGN_OR_RETURN(
+        const db::Result rows,
+        tx.Execute(kLockSubscriptions, db::MakeParams(std::vector<int64_t>(
+                                           wanted.begin(), wanted.end()))));
+    for (size_t i = 0; i < rows.size(); ++i) held.insert(rows[i].Int64("id"));
+    RETURN_IF_ERROR(rows.status());
+  }
+  std::vector<Routed*> locked;
+  for (Routed& routed : all) {
+    if (!routed.outcome->parked.empty() || !routed.subscription_id) continue;
+    routed.outcome->applied.subscription_id = *routed.subscription_id;
+    if (held.count(*routed.subscription_id) == 0) {
+      routed.outcome->locked_elsewhere = true;
+    } else {
+      locked.push_back(&routed);
+    }
+  }
+  return locked;
+}
+
+// Applies the first batch of each subscription and leaves the others.
+absl::Status ApplyFirstOfEach(db::Transaction& tx,
+                              const std::set<int64_t>& new_rows,
+                              std::vector<Routed*>& left) {
+  std::vector<Routed*> now, later;
+  std::vector<int64_t> ids;
+  std::set<int64_t> seen;
+  for (Routed* routed : left) {
+    if (seen.insert(*routed->subscription_id).second) {
+      now.push_back(routed);
+      ids.push_back(*routed->subscription_id);
+    } else {
+      later.push_back(routed);
+    }
+  }
+  using Rows = std::map<int64_t, LockedSubscription>;
+  ASSIGN_OR_RETURN(const Rows rows, store::ReadLocked(tx, ids, new_rows));
+  std::vector<SubscriptionChange> changes;
+  changes.reserve(now.size());
+  for (const Routed* routed : now) {
+    const LockedSubscription& locked = rows.at(*routed->subscription_id);
+    SubscriptionChange& change = changes.emplace_back();
+    change.locked = &locked;
+    change.new_row = new_rows.count(locked.id) != 0;
+    change.source = SourceOf(*routed->batch);
+    ASSIGN_OR_RETURN(change.facts, StampedFacts(tx, *routed->batch,
+                                                routed->plan, locked.plan));
+    routed->outcome->subject_erased = locked.subject_erased;
+  }
+  RETURN_IF_ERROR(store::AddFacts(tx, absl::MakeSpan(changes)));
+  for (size_t i = 0; i < now.size(); ++i) {
+    now[i]->outcome->applied.changed = changes[i].changed;
+  }
+  left = std::move(later);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<int64_t> EnsureSubject(db::Transaction& tx,
                                       const std::string& external_id) {
-  // Second round: ours was inserted, or another transaction's is visible now.
-  for (int round = 0; round < 2; ++round) {
-    ASSIGN_OR_RETURN(const db::Result found,
-                     tx.Execute(kSelectSubjectId, db::MakeParams(external_id)));
-    if (!found.empty()) return found[0].Int64("id");
-    RETURN_IF_ERROR(
-        tx.Execute(kInsertSubject, db::MakeParams(external_id)).status());
-  }
-  ASSIGN_OR_RETURN(const db::Result found,
-                   tx.Execute(kSelectSubjectId, db::MakeParams(external_id)));
-  if (found.empty()) return InternalError("a subject vanished");
-  return found[0].Int64("id");
+  using Ids = std::map<std::string, int64_t>;
+  ASSIGN_OR_RETURN(const Ids ids, EnsureSubjects(tx, {external_id}));
+  return ids.at(external_id);
 }
 
 absl::StatusOr<Destination> Resolve(db::Transaction& tx,
@@ -889,6 +850,54 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
   return AddFacts(tx, locked, facts, SourceOf(batch), new_row);
 }
 
+bool CanApplyTogether(const FactBatch& batch) {
+  const auto stands_alone = [](const Fact& fact) {
+    switch (fact.kind_case()) {
+      case Fact::kPaid:
+        // A single payment's term lies where the chain puts it.
+        return fact.paid().has_period_starts_at();
+      case Fact::kRefunded:
+      case Fact::kDisputeOpened:
+      case Fact::kDisputeClosed:
+        // Their payment is found by any of its names.
+        return false;
+      case Fact::kTransferred:
+        // Locks another subject.
+        return false;
+      default:
+        return true;
+    }
+  };
+  return !batch.provider_subscription_id.empty() && batch.order_id.empty() &&
+         batch.payment_names.empty() &&
+         std::all_of(batch.facts.begin(), batch.facts.end(), stands_alone);
+}
+
+absl::StatusOr<std::vector<BatchOutcome>> ApplyTogether(
+    db::Transaction& tx, absl::Span<const FactBatch> batches) {
+  std::vector<BatchOutcome> outcomes(batches.size());
+  if (batches.empty()) return outcomes;
+  std::vector<Routed> all(batches.size());
+  std::vector<Routed*> pointers;
+  for (size_t i = 0; i < batches.size(); ++i) {
+    all[i].batch = &batches[i];
+    all[i].outcome = &outcomes[i];
+    pointers.push_back(&all[i]);
+  }
+  RETURN_IF_ERROR(FindPlans(tx, all));
+  RETURN_IF_ERROR(FindDestinations(tx, pointers));
+  for (Routed& routed : all) Park(routed);
+  std::set<int64_t> created;
+  RETURN_IF_ERROR(Create(tx, all, &created));
+  ASSIGN_OR_RETURN(std::vector<Routed*> left,
+                   LockDestinations(tx, all, created));
+  while (!left.empty()) {
+    RETURN_IF_ERROR(ApplyFirstOfEach(tx, created, left));
+    created.clear();
+  }
+  return outcomes;
+}
+
 absl::StatusOr<bool> LinkCustomer(db::Transaction& tx, const Route& route,
                                   absl::string_view account,
                                   absl::string_view customer_id,
@@ -919,10 +928,10 @@ absl::StatusOr<std::optional<bool>> AddPaymentAlias(
   ASSIGN_OR_RETURN(const std::optional<KnownPayment> payment,
                    FindPayment(tx, batch, payment_key));
   if (!payment) return std::nullopt;
-  ASSIGN_OR_RETURN(
-      const db::Result inserted,
-      tx.Execute(kInsertPaymentAlias, db::MakeParams(route.id, account, alias,
-                                                     payment->payment_key)));
+  db::RowArrays names(4);
+  names.AddRow(route.id, account, alias, payment->payment_key);
+  ASSIGN_OR_RETURN(const db::Result inserted,
+                   tx.Execute(kInsertPaymentAliases, names.ToParams()));
   return inserted.affected_rows() > 0;
 }
 
@@ -1019,8 +1028,7 @@ absl::StatusOr<AppliedFacts> LapseLocked(db::Transaction& tx,
   domain::Projection as_it_stands = folded;
   as_it_stands.subscription = locked.state.subscription;
   ASSIGN_OR_RETURN(applied.changed,
-                   StoreOutcome(tx, locked, folded, as_it_stands, source,
-                                /*new_row=*/false));
+                   StoreOutcome(tx, locked, folded, as_it_stands, source));
   return applied;
 }
 
@@ -1031,11 +1039,10 @@ absl::StatusOr<bool> RefoldLocked(db::Transaction& tx,
                    LoadFacts(tx, locked.id));
   if (facts.empty()) return true;
   ASSIGN_OR_RETURN(const domain::FoldState fold, domain::FoldFacts(facts));
-  RETURN_IF_ERROR(StoreFold(tx, locked.id, fold));
   const domain::Projection after = domain::Project(fold);
-  RETURN_IF_ERROR(UpdatePayments(tx, locked.id, fold, after));
+  RETURN_IF_ERROR(ReplaceFold(tx, locked.id, fold, after));
   RETURN_IF_ERROR(StoreOutcome(tx, locked, domain::Project(locked.fold), after,
-                               SourceOf(author), /*new_row=*/false)
+                               SourceOf(author))
                       .status());
   ASSIGN_OR_RETURN(const LockedSubscription folded, ReadLocked(tx, locked.id));
   std::vector<Fact> moves;

@@ -1,7 +1,9 @@
 #include "common/store/inbox_store.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,9 @@
 
 namespace tenure::store {
 namespace {
+
+// How long an event waits that was stored only.
+constexpr absl::Duration kDeferredWait = absl::Minutes(1);
 
 constexpr std::pair<EventState, absl::string_view> kStateNames[] = {
     {EventState::kReceived, "received"},
@@ -66,18 +71,6 @@ bool IsApplyFailure(const absl::Status& status) {
   }
 }
 
-// What becomes of an event that could not be applied.
-void SetFailure(const absl::Status& status, RecordedEvent* recorded) {
-  if (status.code() == absl::StatusCode::kInvalidArgument) {
-    // It says what cannot be, and will say so at every try.
-    recorded->state = EventState::kQuarantined;
-    recorded->reason = "content_invalid";
-  } else {
-    recorded->state = EventState::kFailed;
-    recorded->reason = "apply_failed";
-  }
-}
-
 // True when the rows that an event needs were held by others for too long, or a
 // statement took too long: the event waits, and those behind it need not.
 bool IsBusy(const absl::Status& status) {
@@ -86,6 +79,22 @@ bool IsBusy(const absl::Status& status) {
   const db::SqlErrorClass error_class = db::ClassifySqlState(*sqlstate);
   return error_class == db::SqlErrorClass::kBusy ||
          error_class == db::SqlErrorClass::kRetryTransaction;
+}
+
+// What becomes of an event that could not be applied.
+void SetFailure(const absl::Status& status, RecordedEvent* recorded) {
+  if (IsBusy(status)) {
+    // Nothing is wrong with it: what it needs was held by others.
+    recorded->state = EventState::kReceived;
+    recorded->reason = "busy";
+  } else if (status.code() == absl::StatusCode::kInvalidArgument) {
+    // It says what cannot be, and will say so at every try.
+    recorded->state = EventState::kQuarantined;
+    recorded->reason = "content_invalid";
+  } else {
+    recorded->state = EventState::kFailed;
+    recorded->reason = "apply_failed";
+  }
 }
 
 FactBatch ToBatch(const Route& route, const providers::ProviderEvent& event,
@@ -154,32 +163,38 @@ absl::StatusOr<bool> ApplyNames(db::Transaction& tx, const Route& route,
   return learned;
 }
 
+// Why an event carries nothing for a subscription, whatever the database
+// knows; nullopt when it does.
+std::optional<std::pair<EventState, std::string>> SetAside(
+    const Route& route, const providers::ProviderEvent& event) {
+  if (event.livemode != (route.environment == "live")) {
+    // Test money never touches live subscriptions, nor the other way (R15).
+    return std::pair(EventState::kIgnored, std::string("livemode_mismatch"));
+  }
+  if (!event.quarantined.empty()) {
+    return std::pair(EventState::kQuarantined, event.quarantined);
+  }
+  if (event.subscriptions.empty() && event.links.empty() &&
+      event.payment_aliases.empty()) {
+    return std::pair(EventState::kIgnored, event.ignored);
+  }
+  return std::nullopt;
+}
+
 // Applies all facts of an event, or none of them and says why: there are none
 // to apply, or it waits.
 absl::Status ApplyFacts(db::Transaction& tx, const Route& route,
                         const providers::ProviderEvent& event,
                         RecordedEvent* recorded) {
-  if (event.livemode != (route.environment == "live")) {
-    // Test money never touches live subscriptions, nor the other way (R15).
-    recorded->state = EventState::kIgnored;
-    recorded->reason = "livemode_mismatch";
-    return absl::OkStatus();
-  }
-  if (!event.quarantined.empty()) {
-    recorded->state = EventState::kQuarantined;
-    recorded->reason = event.quarantined;
+  if (const auto aside = SetAside(route, event)) {
+    recorded->state = aside->first;
+    recorded->reason = aside->second;
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const bool learned, ApplyNames(tx, route, event, recorded));
   if (recorded->state == EventState::kParked) return absl::OkStatus();
   if (event.subscriptions.empty()) {
-    if (learned) {
-      recorded->state = EventState::kApplied;
-    } else if (!event.links.empty() || !event.payment_aliases.empty()) {
-      recorded->state = EventState::kNoop;
-    } else {
-      recorded->state = EventState::kIgnored;
-    }
+    recorded->state = learned ? EventState::kApplied : EventState::kNoop;
     recorded->reason = event.ignored;
     return absl::OkStatus();
   }
@@ -204,6 +219,138 @@ absl::Status ApplyFacts(db::Transaction& tx, const Route& route,
   return absl::OkStatus();
 }
 
+// Rows of events to be brought to what became of them.
+class Settlement {
+ public:
+  // `fresh`: inserted by this transaction, as if it had been applied.
+  void Add(const RecordedEvent& recorded, int64_t attempt_count,
+           absl::string_view error, bool fresh) {
+    events_.AddRow(
+        recorded.event_id, EventStateName(recorded.state), recorded.reason,
+        WaitMicroseconds(recorded.state, attempt_count), error, fresh);
+    for (const int64_t id : recorded.subscription_ids) {
+      subscriptions_.AddRow(recorded.event_id, id);
+    }
+  }
+
+  absl::Status Write(db::Transaction& tx) const {
+    if (events_.empty()) return absl::OkStatus();
+    db::Params params = events_.ToParams();
+    subscriptions_.AppendTo(params);
+    return tx.Execute(kSettleProviderEvents, params).status();
+  }
+
+ private:
+  db::RowArrays events_{6};
+  db::RowArrays subscriptions_{2};
+};
+
+// As what RecordTogether inserts an event. Nearly all are applied, so that is
+// what the row says from the start; a second version of each row would be half
+// of the work.
+EventState StoredAs(const DeliveredEvent& delivered, std::string* reason) {
+  if (!delivered.deferred.empty()) {
+    *reason = delivered.deferred;
+    return EventState::kReceived;
+  }
+  const auto aside = SetAside(delivered.route, delivered.event);
+  if (!aside.has_value()) return EventState::kApplied;
+  *reason = aside->second;
+  return aside->first;
+}
+
+using EventKey = std::tuple<int64_t, std::string, bool, std::string>;
+
+EventKey KeyOf(const DeliveredEvent& delivered) {
+  const providers::ProviderEvent& event = delivered.event;
+  return {delivered.route.id, event.account, event.livemode, event.event_id};
+}
+
+EventKey KeyOf(const db::Row& row) {
+  return {row.Int64("route_id"), row.Text("account"), row.Bool("livemode"),
+          row.Text("external_event_id")};
+}
+
+// What of several events is new.
+struct Arrivals {
+  std::vector<size_t> inserted;
+  // Stored by an earlier delivery.
+  std::map<EventKey, size_t> known;
+  // The same event once more among these, and its first.
+  std::vector<std::pair<size_t, size_t>> repeated;
+};
+
+absl::StatusOr<Arrivals> InsertEvents(
+    db::Transaction& tx, absl::Span<const DeliveredEvent* const> events,
+    const std::vector<std::string>& digests,
+    std::vector<std::optional<RecordedEvent>>& recorded) {
+  Arrivals arrivals;
+  db::RowArrays rows(12);
+  for (size_t i = 0; i < events.size(); ++i) {
+    const providers::ProviderEvent& event = events[i]->event;
+    const auto [first, is_first] = arrivals.known.emplace(KeyOf(*events[i]), i);
+    if (!is_first) {
+      arrivals.repeated.emplace_back(i, first->second);
+      continue;
+    }
+    std::string reason;
+    const EventState state = StoredAs(*events[i], &reason);
+    rows.AddRow(events[i]->route.id, event.account, event.livemode,
+                event.event_id, event.type, db::Bytes{events[i]->body},
+                db::Bytes{digests[i]}, event.occurred_at, event.customer_id,
+                EventStateName(state), reason,
+                state == EventState::kReceived
+                    ? std::optional(absl::ToInt64Microseconds(kDeferredWait))
+                    : std::nullopt);
+  }
+  ASSIGN_OR_RETURN(const db::Result inserted,
+                   tx.Execute(kInsertProviderEvents, rows.ToParams()));
+  for (size_t k = 0; k < inserted.size(); ++k) {
+    const auto key = arrivals.known.find(KeyOf(inserted[k]));
+    if (key == arrivals.known.end()) {
+      return InternalError("an event was stored that was not told");
+    }
+    const size_t i = key->second;
+    arrivals.known.erase(key);
+    arrivals.inserted.push_back(i);
+    RecordedEvent& event = recorded[i].emplace();
+    event.event_id = inserted[k].Int64("id");
+    event.state = StoredAs(*events[i], &event.reason);
+  }
+  RETURN_IF_ERROR(inserted.status());
+  std::sort(arrivals.inserted.begin(), arrivals.inserted.end());
+  return arrivals;
+}
+
+// Answers those whose first delivery is settled; the others are left.
+absl::Status FindDuplicates(
+    db::Transaction& tx, absl::Span<const DeliveredEvent* const> events,
+    const std::vector<std::string>& digests,
+    const std::map<EventKey, size_t>& known,
+    std::vector<std::optional<RecordedEvent>>& recorded) {
+  if (known.empty()) return absl::OkStatus();
+  db::RowArrays keys(4);
+  for (const auto& [key, i] : known) {
+    keys.AddRow(std::get<0>(key), std::get<1>(key), std::get<2>(key),
+                std::get<3>(key));
+  }
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   tx.Execute(kSelectProviderEvents, keys.ToParams()));
+  for (size_t k = 0; k < rows.size(); ++k) {
+    const size_t i = known.at(KeyOf(rows[k]));
+    RecordedEvent event;
+    event.event_id = rows[k].Int64("id");
+    event.reason = rows[k].Text("reason");
+    event.duplicate = true;
+    ASSIGN_OR_RETURN(event.state, ParseEventState(rows[k].Text("status")));
+    if (rows[k].Bytea("body_sha256") == digests[i] &&
+        (!Waits(event.state) || !events[i]->deferred.empty())) {
+      recorded[i] = std::move(event);
+    }
+  }
+  return rows.status();
+}
+
 }  // namespace
 
 absl::string_view EventStateName(EventState state) {
@@ -223,14 +370,14 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
                                                        absl::OkStatus()));
         return absl::OkStatus();
       });
-  if (!IsApplyFailure(status)) {
-    if (status.ok()) return recorded;
-    return status;
-  }
-  log::Error("event could not be applied",
-             {{"event_id", event.event_id},
-              {"event_type", event.type},
-              {"detail", std::string(status.message())}});
+  if (status.ok()) return recorded;
+  const bool busy = IsBusy(status);
+  if (!busy && !IsApplyFailure(status)) return status;
+  (busy ? log::Warning : log::Error)(
+      "event could not be applied",
+      {{"event_id", event.event_id},
+       {"event_type", event.type},
+       {"detail", std::string(status.message())}});
   RETURN_IF_ERROR(
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
         ASSIGN_OR_RETURN(recorded,
@@ -296,13 +443,92 @@ absl::Status InboxStore::Settle(db::Transaction& tx,
                                 const RecordedEvent& recorded,
                                 int64_t attempt_count,
                                 absl::string_view error) {
-  return tx
-      .Execute(kSettleProviderEvent,
-               db::MakeParams(recorded.event_id, EventStateName(recorded.state),
-                              recorded.reason,
-                              WaitMicroseconds(recorded.state, attempt_count),
-                              error, recorded.subscription_ids))
-      .status();
+  Settlement settlement;
+  settlement.Add(recorded, attempt_count, error, /*fresh=*/false);
+  return settlement.Write(tx);
+}
+
+absl::StatusOr<std::vector<std::optional<RecordedEvent>>>
+InboxStore::RecordTogether(absl::Span<const DeliveredEvent* const> events) {
+  std::vector<std::string> digests;
+  digests.reserve(events.size());
+  for (const DeliveredEvent* event : events) {
+    digests.push_back(Sha256(event->body));
+  }
+  std::vector<std::optional<RecordedEvent>> recorded;
+  RETURN_IF_ERROR(pool_.RunTransaction([&](db::Transaction& tx) {
+    recorded.assign(events.size(), std::nullopt);
+    return RecordInTransaction(tx, events, digests, recorded);
+  }));
+  return recorded;
+}
+
+bool InboxStore::MayGoTogether(const DeliveredEvent& delivered) {
+  const providers::ProviderEvent& event = delivered.event;
+  std::string reason;
+  if (StoredAs(delivered, &reason) != EventState::kApplied) return true;
+  return event.links.empty() && event.payment_aliases.empty() &&
+         event.subscriptions.size() == 1 &&
+         event.subscriptions[0].alternatives.empty() &&
+         CanApplyTogether(ToBatch(delivered.route, event,
+                                  event.subscriptions[0],
+                                  /*provider_event_id=*/0));
+}
+
+bool InboxStore::ShouldRecordAlone(const absl::Status& status) {
+  return IsBusy(status) || IsApplyFailure(status);
+}
+
+absl::Status InboxStore::RecordInTransaction(
+    db::Transaction& tx, absl::Span<const DeliveredEvent* const> events,
+    const std::vector<std::string>& digests,
+    std::vector<std::optional<RecordedEvent>>& recorded) {
+  ASSIGN_OR_RETURN(const Arrivals arrivals,
+                   InsertEvents(tx, events, digests, recorded));
+  RETURN_IF_ERROR(
+      FindDuplicates(tx, events, digests, arrivals.known, recorded));
+
+  std::vector<FactBatch> batches;
+  std::vector<size_t> applied;
+  for (const size_t i : arrivals.inserted) {
+    if (recorded[i]->state != EventState::kApplied) continue;
+    const providers::ProviderEvent& event = events[i]->event;
+    batches.push_back(ToBatch(events[i]->route, event, event.subscriptions[0],
+                              recorded[i]->event_id));
+    applied.push_back(i);
+  }
+  ASSIGN_OR_RETURN(const std::vector<BatchOutcome> outcomes,
+                   ApplyTogether(tx, batches));
+  // The rows were written as if all had been applied.
+  Settlement otherwise;
+  for (size_t k = 0; k < outcomes.size(); ++k) {
+    const BatchOutcome& outcome = outcomes[k];
+    RecordedEvent& event = *recorded[applied[k]];
+    event.state =
+        outcome.applied.changed ? EventState::kApplied : EventState::kNoop;
+    if (!outcome.parked.empty()) {
+      event.state = EventState::kParked;
+      event.reason = outcome.parked;
+    } else {
+      event.subscription_ids = {outcome.applied.subscription_id};
+    }
+    if (outcome.locked_elsewhere) {
+      event.state = EventState::kReceived;
+      event.reason = "subscription_locked";
+      event.apply_next = true;
+    }
+    if (event.state != EventState::kApplied || outcome.subject_erased) {
+      otherwise.Add(event, /*attempt_count=*/0, "", /*fresh=*/true);
+    }
+  }
+  RETURN_IF_ERROR(otherwise.Write(tx));
+  for (const auto& [i, first] : arrivals.repeated) {
+    if (!recorded[first].has_value() || digests[i] != digests[first]) continue;
+    recorded[i] = recorded[first];
+    recorded[i]->duplicate = true;
+    recorded[i]->apply_next = false;
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryNext(
@@ -310,13 +536,25 @@ absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryNext(
   ASSIGN_OR_RETURN(const db::Result due,
                    pool_.Execute(kSelectEventIsDue, db::MakeParams(route_ids)));
   if (!due[0].Bool("due")) return std::nullopt;
+  return Retry({kLockWaitingEvent, db::MakeParams(route_ids, parking_limit_)},
+               parse);
+}
+
+absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryEvent(
+    int64_t event_id, const Parser& parse) {
+  return Retry(
+      {kLockWaitingEventById, db::MakeParams(event_id, parking_limit_)}, parse);
+}
+
+absl::StatusOr<std::optional<RecordedEvent>> InboxStore::Retry(
+    const Take& take, const Parser& parse) {
   WaitingEvent taken;
   RecordedEvent recorded;
   const absl::Status status =
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
         taken = WaitingEvent{};
         recorded = RecordedEvent{};
-        return RetryInTransaction(tx, route_ids, parse, &taken, &recorded);
+        return RetryInTransaction(tx, take, parse, &taken, &recorded);
       });
   if (status.ok()) {
     if (taken.event_id == 0) return std::nullopt;
@@ -331,7 +569,7 @@ absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryNext(
   RecordedEvent failed;
   failed.event_id = taken.event_id;
   SetFailure(status, &failed);
-  if (failed.state == EventState::kFailed && taken.too_old && !busy) {
+  if (failed.state == EventState::kFailed && taken.too_old) {
     failed.state = EventState::kDead;
   }
   RETURN_IF_ERROR(pool_.RunTransaction([&](db::Transaction& tx) {
@@ -340,12 +578,13 @@ absl::StatusOr<std::optional<RecordedEvent>> InboxStore::RetryNext(
   return failed;
 }
 
-absl::Status InboxStore::RetryInTransaction(
-    db::Transaction& tx, const std::vector<int64_t>& route_ids,
-    const Parser& parse, WaitingEvent* taken, RecordedEvent* recorded) {
-  ASSIGN_OR_RETURN(
-      const db::Result rows,
-      tx.Execute(kLockWaitingEvent, db::MakeParams(route_ids, parking_limit_)));
+absl::Status InboxStore::RetryInTransaction(db::Transaction& tx,
+                                            const Take& take,
+                                            const Parser& parse,
+                                            WaitingEvent* taken,
+                                            RecordedEvent* recorded) {
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   tx.Execute(take.statement, take.params));
   if (rows.empty()) return absl::OkStatus();
   taken->event_id = rows[0].Int64("id");
   taken->attempt_count = rows[0].Int64("attempt_count");

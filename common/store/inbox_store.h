@@ -10,7 +10,10 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "common/db/params.h"
 #include "common/db/pool.h"
+#include "common/db/statement.h"
 #include "common/providers/provider_adapter.h"
 #include "common/store/fact_store.h"
 
@@ -39,6 +42,18 @@ struct RecordedEvent {
   std::vector<int64_t> subscription_ids;
   // An earlier delivery had stored it; this one changed nothing.
   bool duplicate = false;
+  // Its subscription was locked elsewhere: to be applied right after, by
+  // RetryEvent.
+  bool apply_next = false;
+};
+
+// A verified event on its way into the inbox.
+struct DeliveredEvent {
+  Route route;
+  providers::ProviderEvent event;
+  std::string body;
+  // Stored only, and left to the retry job; why, in snake case.
+  std::string deferred;
 };
 
 // The inbox. Thread-safe.
@@ -64,6 +79,22 @@ class InboxStore {
                                        const providers::ProviderEvent& event,
                                        absl::string_view body);
 
+  // Record of several events in one transaction, with a few statements for all.
+  // An event that cannot go with the others (it waits from an earlier delivery,
+  // its id came with another body, it names other payments or customers) is
+  // nullopt in the answer, and nothing is stored of it: record it alone. A
+  // deferred one is only stored, as received.
+  //
+  // Any error says that nothing is stored; one event's failure is all's.
+  // Repeat them alone when ShouldRecordAlone says so.
+  absl::StatusOr<std::vector<std::optional<RecordedEvent>>> RecordTogether(
+      absl::Span<const DeliveredEvent* const> events);
+
+  // Whether RecordTogether may take it.
+  static bool MayGoTogether(const DeliveredEvent& event);
+  // Whether an error of RecordTogether may be that of one of them alone.
+  static bool ShouldRecordAlone(const absl::Status& status);
+
   // A stored body, read again by the adapter of its route.
   struct ParsedEvent {
     Route route;
@@ -80,6 +111,11 @@ class InboxStore {
   absl::StatusOr<std::optional<RecordedEvent>> RetryNext(
       const std::vector<int64_t>& route_ids, const Parser& parse);
 
+  // The same of one event, due or not; waits for its lock. nullopt when it does
+  // not wait (any more).
+  absl::StatusOr<std::optional<RecordedEvent>> RetryEvent(int64_t event_id,
+                                                          const Parser& parse);
+
   // The table of waits: the first one, doubled by every attempt up to the
   // longest.
   static constexpr absl::Duration kFirstWait = absl::Seconds(2);
@@ -93,14 +129,25 @@ class InboxStore {
       const providers::ProviderEvent& event, absl::string_view body,
       const absl::Status& failure);
 
-  // What RetryNext took, for the second transaction after a failure.
+  absl::Status RecordInTransaction(
+      db::Transaction& tx, absl::Span<const DeliveredEvent* const> events,
+      const std::vector<std::string>& digests,
+      std::vector<std::optional<RecordedEvent>>& recorded);
+
+  // What Retry took, for the second transaction after a failure.
   struct WaitingEvent {
     int64_t event_id = 0;
     int64_t attempt_count = 0;
     bool too_old = false;
   };
-  absl::Status RetryInTransaction(db::Transaction& tx,
-                                  const std::vector<int64_t>& route_ids,
+  // The statement that takes the event, with its parameters.
+  struct Take {
+    db::Statement statement;
+    db::Params params;
+  };
+  absl::StatusOr<std::optional<RecordedEvent>> Retry(const Take& take,
+                                                     const Parser& parse);
+  absl::Status RetryInTransaction(db::Transaction& tx, const Take& take,
                                   const Parser& parse, WaitingEvent* taken,
                                   RecordedEvent* recorded);
   absl::Status Settle(db::Transaction& tx, const RecordedEvent& recorded,

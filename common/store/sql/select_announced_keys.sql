@@ -1,6 +1,8 @@
 -- Ends are told once per episode, also where a binary without such keys told them.
-SELECT business_key FROM subscription_event WHERE subscription_id = $1 AND business_key = ANY ($2::text[])
+SELECT e.subscription_id, e.business_key
+  FROM unnest($1::bigint[], $2::text[]) u (subscription_id, business_key)
+  JOIN subscription_event e ON e.subscription_id = u.subscription_id AND e.business_key = u.business_key
 UNION ALL
-SELECT 'expired/' || episode
-  FROM subscription_event
- WHERE subscription_id = $1 AND event_type = 'subscription.expired'
+SELECT e.subscription_id, 'expired/' || e.episode
+  FROM subscription_event e
+ WHERE e.subscription_id = ANY ($1::bigint[]) AND e.event_type = 'subscription.expired'
