@@ -11,6 +11,7 @@
 #include "common/base/proto_time.h"
 #include "common/base/status_macros.h"
 #include "common/http/server.h"
+#include "common/obs/http_metrics.h"
 #include "common/rpc/server.h"
 #include "common/store/inbox_store.h"
 #include "services/host/inbox_gauges.h"
@@ -91,6 +92,7 @@ absl::Status Run(const Config& config) {
                                                http::Responder responder) {
                                          responder.Send(edge.Handle(request));
                                        }));
+  const obs::HttpServerMetrics http_metrics(host.registry(), *http_server);
   const std::unique_ptr<Periodic> keys =
       routes.WatchKeys(FromProto(config.secret_check_period()));
   host.OnReload([&keys] { keys->Wake(); });
