@@ -38,6 +38,7 @@ http::ServerOptions HttpOptions(const config::v1::HttpConfig& config,
   options.max_body_bytes = static_cast<size_t>(config.max_body_bytes());
   options.request_timeout = FromProto(config.request_timeout());
   options.max_connections = config.max_connections();
+  options.max_connections_per_peer = config.max_connections_per_peer();
   options.accept = [&edge](const http::RequestHead& head) {
     return edge.Accept(head);
   };

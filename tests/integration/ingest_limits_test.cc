@@ -352,6 +352,34 @@ TEST_F(IngestLimitsTest, S12_IdleConnectionsMakeRoomForNewOnes) {
   ExpectServes("newcomer");
 }
 
+TEST_F(IngestLimitsTest, S12_ConnectionsOfOnePeerBeyondItsCapAreClosed) {
+  Start({"--http_max_connections_per_peer=3"});
+  std::vector<http::TestClient> busy;
+  for (int i = 0; i < 3; ++i) {
+    busy.emplace_back(port_);
+    ASSERT_TRUE(
+        busy.back().Send(Head("Content-Length: 10\r\nExpect: "
+                              "100-continue\r\n")));
+    ASSERT_THAT(busy.back().ReadHead(), StartsWith("HTTP/1.1 100"));
+  }
+  http::TestClient fourth(port_);
+  EXPECT_TRUE(fourth.AtEnd());
+  busy.clear();
+  // The server hears of the ends after the client has made them.
+  const absl::Duration end = SystemClock::Instance().Monotonic() + kPatience;
+  const std::string body = Body("after");
+  std::string answer;
+  while (answer.empty() && SystemClock::Instance().Monotonic() < end) {
+    http::TestClient client(port_);
+    client.Send(
+        Head(absl::StrCat("Stripe-Signature: ", Signature(body),
+                          "\r\nContent-Length: ", body.size(), "\r\n")) +
+        body);
+    answer = client.ReadResponse();
+  }
+  EXPECT_THAT(answer, StartsWith("HTTP/1.1 200"));
+}
+
 TEST_F(IngestLimitsTest, C033_S03_NothingIsParsedBeforeAGoodSignature) {
   Start();
   const std::string opens(200'000, '[');
