@@ -12,6 +12,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <utility>
@@ -23,6 +24,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/log.h"
 #include "common/http/test_client.h"
 #include "common/rpc/status.h"
 #include "tenure/webhook/v1/webhook_ingest.grpc.pb.h"
@@ -38,7 +40,9 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::AnyOf;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr size_t kMebibyte = 1024 * 1024;
@@ -396,6 +400,57 @@ TEST_F(IngestLimitsTest, C033_S03_NothingIsParsedBeforeAGoodSignature) {
   }
   EXPECT_EQ(Sql("SELECT count(*) FROM provider_event"), "0");
   ExpectServes("after");
+}
+
+TEST_F(IngestLimitsTest, S17_HostileTextStaysWithinItsLineOfTheLog) {
+  Start({"--log_level=debug"});
+  const std::string huge(500'000, 'h');
+  // As JSON escapes; unescaped they are no JSON.
+  const std::string nasty =
+      R"(\u001b[31m\n{\"level\":\"error\",\"message\":\"forged\"}\r\u0007\u2028)";
+  const auto event = [](const std::string& id, const std::string& type,
+                        const std::string& customer) {
+    return absl::StrCat(
+        R"({"id":")", id, R"(","object":"event","type":")", type,
+        R"(","created":1,"livemode":false,"data":{"object":{"id":"x",)",
+        R"("object":"x","customer":")", customer, R"("}}})");
+  };
+  int posted = 0;
+  for (const std::string& text : {nasty, huge}) {
+    for (const std::string& body :
+         {event("evt_1" + text, "a.b", "cus"), event("evt_2", text, "cus"),
+          event("evt_3", "customer.subscription.updated", text), text}) {
+      PostSigned(body, Signature(body));
+      PostSigned(body, Signature(body + "x"));
+      ++posted;
+    }
+  }
+  for (const std::string& id :
+       {std::string("\x1b[31mred"), std::string("\xff\xfe\x01"),
+        std::string(10'000, 'i'), std::string("a\"},{\"b\":\"")}) {
+    http::TestClient client(port_);
+    client.Send(
+        Head(absl::StrCat("X-Request-Id: ", id, "\r\nStripe-Signature: ", id,
+                          "\r\nContent-Length: 2\r\n")) +
+        "{}");
+    EXPECT_THAT(client.ReadResponse(), StartsWith("HTTP/1.1 4"));
+    const auto path = HttpPost(cluster_->Address("http"),
+                               absl::StrCat("/v1/webhooks/", id), "{}");
+    EXPECT_TRUE(!path.ok() || path->status >= 400);
+  }
+  ExpectServes("after");
+  ASSERT_OK(cluster_->ingest().Stop().status());
+
+  int lines = 0;
+  for (const std::string& line : cluster_->ingest().Lines()) {
+    ++lines;
+    EXPECT_LE(line.size(), log::kMaxLineBytes);
+    const nlohmann::json parsed = nlohmann::json::parse(line, nullptr, false);
+    ASSERT_TRUE(parsed.is_object()) << line;
+    EXPECT_NE(parsed.value("message", ""), "forged") << line;
+    EXPECT_THAT(line, Not(ContainsRegex("[[:cntrl:]]")));
+  }
+  EXPECT_GT(lines, posted);
 }
 
 // gRPC: the same event without the HTTP listener.
