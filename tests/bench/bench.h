@@ -26,6 +26,7 @@ struct Options {
   // Binaries; by default those of the same build.
   std::string entitlement;
   std::string echo;
+  std::string ingest;
   std::string tenurectl;
 };
 
@@ -34,6 +35,10 @@ void Progress(absl::string_view line);
 
 // Check against a bare echo: P1, P2, P3, P3_idle.
 absl::Status RunCheckBench(const Options& options, Report& report);
+
+// Webhook deliveries against the same rows written by pgbench: P9, P10, P11,
+// and C034.
+absl::Status RunIngestBench(const Options& options, Report& report);
 
 }  // namespace tenure::bench
 

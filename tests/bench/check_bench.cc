@@ -3,27 +3,23 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 #include "common/base/status_macros.h"
 #include "tenure/bench/v1/echo.pb.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/bench_stack.h"
 #include "tests/bench/harness.h"
 #include "tests/bench/load_client.h"
 #include "tests/bench/statements.h"
-#include "tests/support/pg_cluster.h"
 #include "tests/support/process.h"
 #include "tests/support/session.h"
 
@@ -40,73 +36,6 @@ constexpr char kFeature[] = "export";
 // Distinct requests held ready: more than any processor cache holds, and few
 // enough to make at once.
 constexpr int64_t kMostRequests = 200'000;
-
-// Beside this binary in the build tree.
-fs::path BuildPath(const std::string& given, const char* relative) {
-  if (!given.empty()) return fs::absolute(given);
-  return (fs::read_symlink("/proc/self/exe").parent_path() / relative)
-      .lexically_normal();
-}
-
-// The database of a bench: a private PostgreSQL with the product's schema.
-class BenchDatabase {
- public:
-  static absl::StatusOr<std::unique_ptr<BenchDatabase>> Start(
-      const fs::path& tenurectl) {
-    std::unique_ptr<BenchDatabase> database(new BenchDatabase);
-    // Outlives this process by the moment that the script needs to stop the
-    // server: it ends when its standard input does, however this one ends.
-    ASSIGN_OR_RETURN(
-        database->cluster_process_,
-        test::Process::Start(
-            TENURE_BENCH_PG_SCRIPT,
-            {.args = {"run", absl::StrCat("--migrator=", tenurectl.string())},
-
-             .pipe_stdin = true,
-             .outlives_parent = true}));
-    ASSIGN_OR_RETURN(
-        const std::string ready,
-        database->cluster_process_->AwaitLine("ready ", absl::Minutes(2)));
-    ASSIGN_OR_RETURN(const test::PgCluster cluster,
-                     test::PgCluster::Read(absl::StripPrefix(ready, "ready ")));
-    RETURN_IF_ERROR(
-        test::ExecOnce(cluster.Conninfo("postgres"),
-                       "CREATE DATABASE tenure TEMPLATE tenure_template")
-            .status());
-    database->conninfo_ = cluster.Conninfo("tenure");
-    ASSIGN_OR_RETURN(database->session_,
-                     test::Session::Open(database->conninfo_));
-    // Tests run without it; a measurement must not.
-    RETURN_IF_ERROR(
-        database->session_->Exec("ALTER SYSTEM SET fsync = on").status());
-    RETURN_IF_ERROR(
-        database->session_->Exec("SELECT pg_reload_conf()").status());
-    ASSIGN_OR_RETURN(database->server_pid_,
-                     ParentOf(database->session_->backend_pid()));
-    return database;
-  }
-
-  ~BenchDatabase() {
-    session_.reset();
-    if (cluster_process_ == nullptr) return;
-    cluster_process_->CloseStdin();
-    // The script stops the server on its way out.
-    (void)cluster_process_->Wait(absl::Minutes(1));
-  }
-
-  const std::string& conninfo() const { return conninfo_; }
-  test::Session& session() { return *session_; }
-  // Spent so far by the server and its present connections.
-  double CpuSeconds() const { return ReadFamilyCpuSeconds(server_pid_); }
-
- private:
-  BenchDatabase() = default;
-
-  std::unique_ptr<test::Process> cluster_process_;
-  std::string conninfo_;
-  std::unique_ptr<test::Session> session_;
-  pid_t server_pid_ = 0;
-};
 
 // Updates a subscription `per_second` times a second until it is destroyed.
 class ChangeWriter {
@@ -175,26 +104,6 @@ bool GrantsAccess(const grpc::ByteBuffer& reply) {
   CheckResponse response;
   return bytes.ok() && response.ParseFromString(*bytes) &&
          response.has_access() && response.grantor().subscription_id() > 0;
-}
-
-// Starts a server, on `core` alone unless it is negative.
-absl::StatusOr<std::unique_ptr<test::Process>> StartServer(
-    const fs::path& binary, std::vector<std::string> args, int core,
-    const fs::path& log) {
-  if (!fs::exists(binary)) {
-    return absl::NotFoundError(
-        absl::StrCat(binary.string(), " is not built: ./dev build release"));
-  }
-  test::ProcessOptions options;
-  options.output_path = log.string();
-  if (core < 0) {
-    options.args = std::move(args);
-    return test::Process::Start(binary.string(), std::move(options));
-  }
-  // taskset becomes the program, so that its pid is the server's.
-  options.args = {"-c", absl::StrCat(core), binary.string()};
-  options.args.insert(options.args.end(), args.begin(), args.end());
-  return test::Process::Start("taskset", std::move(options));
 }
 
 // Calls until an answer comes: a server that listens may not be ready yet.
@@ -288,20 +197,7 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
   const fs::path tenurectl =
       BuildPath(options.tenurectl, "../../tools/tenurectl/tenurectl");
 
-  std::string directory = (fs::temp_directory_path() / "tenure-bench.XXXXXX");
-  if (mkdtemp(directory.data()) == nullptr) {
-    return absl::UnavailableError("cannot make a temporary directory");
-  }
-  // The servers' logs are kept when something failed.
-  bool failed = true;
-  const auto tidy = absl::MakeCleanup([&] {
-    if (failed && !fs::is_empty(directory)) {
-      Progress(absl::StrCat("logs of the servers: ", directory));
-    } else {
-      std::error_code ignored;
-      fs::remove_all(directory, ignored);
-    }
-  });
+  ASSIGN_OR_RETURN(const auto directory, BenchDirectory::Make());
 
   // Before this thread is pinned: PostgreSQL may use every core.
   Progress("starting PostgreSQL and migrating");
@@ -340,7 +236,7 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
           {absl::StrCat("--grpc_listen=", check_address),
            absl::StrCat("--metrics_listen=127.0.0.1:", test::FreePort()),
            absl::StrCat("--database_conninfo=", database->conninfo())},
-          server_core, fs::path(directory) / "entitlement.log"));
+          server_core, directory->path() / "entitlement.log"));
   const std::vector<grpc::ByteBuffer> requests = MakeRequests(subscriptions);
   ASSIGN_OR_RETURN(const auto check,
                    ConnectTo(check_address, kCheckMethod, requests, options,
@@ -354,7 +250,7 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
   }
 
   // The echo gives back an answer of Check: same shape, same size.
-  const fs::path answer_file = fs::path(directory) / "answer.bin";
+  const fs::path answer_file = directory->path() / "answer.bin";
   std::ofstream(answer_file, std::ios::binary) << answer;
   const std::string echo_address = absl::StrCat("127.0.0.1:", test::FreePort());
   ASSIGN_OR_RETURN(
@@ -362,7 +258,7 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
       StartServer(echo,
                   {absl::StrCat("--listen=", echo_address),
                    absl::StrCat("--response_file=", answer_file.string())},
-                  server_core, fs::path(directory) / "echo.log"));
+                  server_core, directory->path() / "echo.log"));
   ASSIGN_OR_RETURN(const auto bare,
                    ConnectTo(echo_address, kEchoMethod, requests, options,
                              *echo_server, "tenure-bench-echo"));
@@ -548,7 +444,7 @@ absl::Status RunCheckBench(const Options& options, Report& report) {
   }
   RETURN_IF_ERROR(echo_server->Stop(absl::Seconds(30)).status());
   RETURN_IF_ERROR(check_server->Stop(absl::Seconds(30)).status());
-  failed = false;
+  directory->Succeeded();
   return absl::OkStatus();
 }
 

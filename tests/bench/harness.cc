@@ -221,7 +221,10 @@ std::vector<int> AllowedCores() {
   return cores;
 }
 
-absl::StatusOr<pid_t> ParentOf(pid_t pid) {
+namespace {
+
+// A number of /proc/PID/stat, counted from the one behind the name.
+absl::StatusOr<int64_t> ReadStatNumber(pid_t pid, size_t index) {
   ASSIGN_OR_RETURN(const std::string stat,
                    ReadFile(absl::StrCat("/proc/", pid, "/stat").c_str()));
   // The name stands in parentheses and may hold anything, even ") ".
@@ -231,15 +234,27 @@ absl::StatusOr<pid_t> ParentOf(pid_t pid) {
   }
   const std::vector<std::string> parts =
       absl::StrSplit(stat.substr(end + 1), ' ', absl::SkipEmpty());
-  int parent = 0;
-  if (parts.size() < 2 || !absl::SimpleAtoi(parts[1], &parent)) {
+  int64_t value = 0;
+  if (parts.size() <= index || !absl::SimpleAtoi(parts[index], &value)) {
     return absl::InternalError("/proc/PID/stat is not as expected");
   }
-  return parent;
+  return value;
+}
+
+}  // namespace
+
+absl::StatusOr<pid_t> ParentOf(pid_t pid) {
+  ASSIGN_OR_RETURN(const int64_t parent, ReadStatNumber(pid, 1));
+  return static_cast<pid_t>(parent);
 }
 
 double ReadFamilyCpuSeconds(pid_t parent) {
   double seconds = ReadProcessCpuSeconds(parent).value_or(0);
+  // cutime and cstime: children that have ended.
+  for (const size_t index : {13, 14}) {
+    seconds += static_cast<double>(ReadStatNumber(parent, index).value_or(0)) /
+               static_cast<double>(sysconf(_SC_CLK_TCK));
+  }
   std::error_code error;
   for (const auto& entry :
        std::filesystem::directory_iterator("/proc", error)) {

@@ -100,7 +100,7 @@ int ProcessorCount();
 // The cores this process may use, ascending.
 std::vector<int> AllowedCores();
 
-// CPU seconds of a process and its present children.
+// CPU seconds of a process and its children, ended ones too.
 double ReadFamilyCpuSeconds(pid_t parent);
 
 // The parent of a process.

@@ -60,21 +60,28 @@ absl::StatusOr<std::unique_ptr<LoadClient>> LoadClient::Connect(
   return client;
 }
 
-const grpc::ByteBuffer& LoadClient::NextRequest() {
-  return target_.requests[random_() % target_.requests.size()];
+const grpc::ByteBuffer* LoadClient::NextRequest() {
+  const std::vector<grpc::ByteBuffer>& all = target_.requests;
+  if (!target_.each_once) {
+    ++sent_;
+    return &all[random_() % all.size()];
+  }
+  return sent_ < all.size() ? &all[sent_++] : nullptr;
 }
 
-void LoadClient::Send(Call& call, int64_t from) {
-  const grpc::ByteBuffer& request = NextRequest();
+bool LoadClient::Send(Call& call, int64_t from) {
+  const grpc::ByteBuffer* request = NextRequest();
+  if (request == nullptr) return false;
   call.context.emplace();
   call.context->set_deadline(absl::ToChronoTime(SystemClock::Instance().Now() +
                                                 options_.call_timeout));
   call.from = from;
-  call.request_bytes = request.Length();
+  call.request_bytes = request->Length();
   call.reader = call.stub->PrepareUnaryCall(&*call.context, target_.method,
-                                            request, &queue_);
+                                            *request, &queue_);
   call.reader->StartCall();
   call.reader->Finish(&call.reply, &call.status, &call);
+  return true;
 }
 
 void LoadClient::Finish(const Call& call, int64_t at, Measurement& measured) {
@@ -108,8 +115,10 @@ absl::StatusOr<Measurement> LoadClient::ClosedLoop(absl::Duration duration) {
   }
   const int64_t start = MonotonicNanos();
   const int64_t end = start + absl::ToInt64Nanoseconds(duration);
-  for (const auto& call : calls) Send(*call, MonotonicNanos());
-  size_t in_flight = calls.size();
+  size_t in_flight = 0;
+  for (const auto& call : calls) {
+    if (Send(*call, MonotonicNanos())) ++in_flight;
+  }
   int64_t now = start;
   while (in_flight > 0) {
     void* tag = nullptr;
@@ -120,11 +129,7 @@ absl::StatusOr<Measurement> LoadClient::ClosedLoop(absl::Duration duration) {
     auto* call = static_cast<Call*>(tag);
     now = MonotonicNanos();
     Finish(*call, now, measured);
-    if (now < end) {
-      Send(*call, now);
-    } else {
-      --in_flight;
-    }
+    if (now >= end || !Send(*call, now)) --in_flight;
   }
   measured.seconds = static_cast<double>(now - start) * 1e-9;
   return measured;
@@ -136,6 +141,10 @@ absl::StatusOr<Measurement> LoadClient::OpenLoop(double per_second,
       static_cast<int64_t>(per_second * absl::ToDoubleSeconds(duration));
   if (total < 1) {
     return absl::InvalidArgumentError("the rate allows no call");
+  }
+  if (target_.each_once &&
+      target_.requests.size() - sent_ < static_cast<size_t>(total)) {
+    return absl::InvalidArgumentError("too few requests for the timetable");
   }
   const double interval = 1e9 / per_second;
   Measurement measured;
@@ -171,7 +180,7 @@ void LoadClient::CallOnce(Measurement& measured) {
   Call call;
   call.stub = channels_.front().stub.get();
   const int64_t start = MonotonicNanos();
-  Send(call, start);
+  if (!Send(call, start)) return;
   void* tag = nullptr;
   bool ok = false;
   queue_.Next(&tag, &ok);
@@ -183,7 +192,9 @@ void LoadClient::CallOnce(Measurement& measured) {
 absl::StatusOr<std::string> LoadClient::Fetch() {
   Call call;
   call.stub = channels_.front().stub.get();
-  Send(call, MonotonicNanos());
+  if (!Send(call, MonotonicNanos())) {
+    return absl::FailedPreconditionError("every request was sent");
+  }
   void* tag = nullptr;
   bool ok = false;
   queue_.Next(&tag, &ok);

@@ -27,6 +27,8 @@ struct Target {
   std::string method;
   // One of these is drawn at random for each call. Not empty.
   std::vector<grpc::ByteBuffer> requests;
+  // Each is sent once instead, in order; a run ends when none is left.
+  bool each_once = false;
   // Whether a reply is a right one; asked for one reply in `sample_every`.
   std::function<bool(const grpc::ByteBuffer&)> check_reply = nullptr;
 };
@@ -61,6 +63,9 @@ class LoadClient {
   absl::StatusOr<Measurement> OpenLoop(double per_second,
                                        absl::Duration duration);
 
+  // Requests sent so far.
+  size_t sent() const { return sent_; }
+
   // One call on the first channel, added to `measured`.
   void CallOnce(Measurement& measured);
 
@@ -77,17 +82,20 @@ class LoadClient {
 
   LoadClient(Target target, ClientOptions options);
 
-  // `from` is the instant its latency counts from.
-  void Send(Call& call, int64_t from);
+  // `from` is the instant its latency counts from. False when there is nothing
+  // left to send.
+  bool Send(Call& call, int64_t from);
   // Takes a finished call into `measured`.
   void Finish(const Call& call, int64_t at, Measurement& measured);
-  const grpc::ByteBuffer& NextRequest();
+  // nullptr when each was sent.
+  const grpc::ByteBuffer* NextRequest();
 
   const Target target_;
   const ClientOptions options_;
   std::vector<Channel> channels_;
   grpc::CompletionQueue queue_;
   std::minstd_rand random_;
+  size_t sent_ = 0;
   uint64_t finished_ = 0;
 };
 

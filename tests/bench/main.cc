@@ -28,6 +28,9 @@ struct Bench {
 constexpr Bench kBenches[] = {
     {"check", "Entitlement.Check against a bare echo: P1, P2, P3, P3_idle",
      &RunCheckBench},
+    {"ingest",
+     "signed webhooks against the same rows by pgbench: P9, P10, P11, C034",
+     &RunIngestBench},
 };
 
 constexpr char kUsage[] =
@@ -51,7 +54,7 @@ constexpr char kOptions[] =
     "side)\n"
     "  --changes_per_second N  changes of subscriptions while measuring (100)\n"
     "  --foreign_bound X       cores used by others that mark a round (0.25)\n"
-    "  --entitlement PATH, --echo PATH, --tenurectl PATH\n"
+    "  --entitlement PATH, --ingest PATH, --echo PATH, --tenurectl PATH\n"
     "                          other binaries than those of this build\n";
 
 std::string Help() {
@@ -120,6 +123,8 @@ int Main(int argc, char** argv) {
            options.foreign_bound > 0;
     } else if (flag == "--entitlement") {
       options.entitlement = value;
+    } else if (flag == "--ingest") {
+      options.ingest = value;
     } else if (flag == "--echo") {
       options.echo = value;
     } else if (flag == "--tenurectl") {
