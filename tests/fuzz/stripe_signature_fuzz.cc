@@ -88,7 +88,7 @@ std::string Reference(const std::string& header, const std::string& body) {
   if (timestamps != 1 || timestamp.empty() || timestamp.size() > 19) {
     return "";
   }
-  if (timestamp.size() > 1 && timestamp[0] == '0') return false;
+  if (timestamp.size() > 1 && timestamp[0] == '0') return "";
   long long seconds = 0;
   for (const char c : timestamp) {
     if (c < '0' || c > '9') return "";
