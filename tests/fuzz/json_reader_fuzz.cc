@@ -41,11 +41,14 @@ size_t DepthOf(const std::string& text) {
 }
 
 // Whether a text that is JSON for the library is refused here for one of our
-// rules: size, depth, number of values, no byte order mark.
+// rules: size, depth, number of values, no byte order mark, and no NUL, which
+// the library takes for the end of the text (C031).
 bool StricterRule(const std::string& text) {
   const tenure::JsonLimits limits;
   return text.size() > limits.max_bytes || DepthOf(text) > limits.max_depth ||
-         text.size() > limits.max_values || text.rfind("\xef\xbb\xbf", 0) == 0;
+         text.size() > limits.max_values ||
+         text.find('\0') != std::string::npos ||
+         text.rfind("\xef\xbb\xbf", 0) == 0;
 }
 
 }  // namespace
