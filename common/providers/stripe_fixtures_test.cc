@@ -199,6 +199,8 @@ const Unread kUnread[] = {
     {"invoice.payment_failed", "attempt=",
      "grace runs from the failure; how often it was tried changes nothing"},
     {"invoice.payment_failed", "next try", "as the number of tries"},
+    {"invoice.payment_action_required",
+     "plan=", "usage of a month that is over sells no plan"},
     {"invoice.upcoming",
      "sub=", "without an id it is an invoice of no event that carries a fact"},
     {"invoice.upcoming", "plan=", "as its subscription"},
