@@ -37,6 +37,7 @@ struct ExitCodes {
 // The commands of a family, added to the command line; the one that was given
 // sets `chosen`.
 void AddSubscriptionCommands(CLI::App* root, Command* chosen);
+void AddEventCommands(CLI::App* root, Command* chosen);
 void AddImportCommand(CLI::App* root, Command* chosen, ExitCodes* codes);
 
 // An option --address with a default.

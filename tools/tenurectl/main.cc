@@ -213,6 +213,7 @@ int Main(int argc, char** argv) {
   AddCheck(&app, &chosen);
   AddQuota(&app, &chosen);
   AddSubscriptionCommands(&app, &chosen);
+  AddEventCommands(&app, &chosen);
   AddImportCommand(&app, &chosen, &codes);
   AddJob(&app, &chosen);
   AddHealth(&app, &chosen);
