@@ -1,7 +1,8 @@
 // What each provider event does to a row: one line here for each line of the
-// table that the adapters are built from. Stripe's lines go through its
-// adapter; the other providers' say by hand the facts that their adapters will
-// have to say (FactsByHand in the name), so that the facts are seen to suffice.
+// table that the adapters are built from. Those of Stripe and of Standard
+// Webhooks go through their adapters; the other providers' say by hand the
+// facts that their adapters will have to say (FactsByHand in the name), so that
+// the facts are seen to suffice.
 #include <cstdint>
 #include <optional>
 #include <ostream>
@@ -14,6 +15,7 @@
 #include "common/base/proto_time.h"
 #include "common/domain/fold.h"
 #include "common/domain/lifecycle.h"
+#include "common/providers/standard_webhooks_adapter.h"
 #include "common/providers/stripe_adapter.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -219,6 +221,23 @@ const Renewal kRenews{true, std::nullopt};
 const Renewal kStopped{false, std::nullopt};
 Renewal StopsAt(double day) { return {false, Day(day)}; }
 
+absl::StatusOr<providers::ProviderEvent> ParseStripe(const std::string& body) {
+  providers::StripeSettings settings;
+  settings.renewal_leeway = kLeeway;
+  return providers::StripeAdapter(std::move(settings)).Parse(body);
+}
+
+absl::StatusOr<providers::ProviderEvent> ParseStandardWebhooks(
+    const std::string& body) {
+  providers::StandardWebhooksSettings settings;
+  settings.renewal_leeway = kLeeway;
+  absl::StatusOr<providers::ProviderEvent> event =
+      providers::StandardWebhooksAdapter(std::move(settings)).Parse(body);
+  // It comes in a header.
+  if (event.ok()) event->event_id = "msg_1";
+  return event;
+}
+
 struct Row {
   // The provider's event; part of the test's name.
   std::string event = "";
@@ -226,6 +245,8 @@ struct Row {
   // One of the two: a body, or the facts that an adapter has to say.
   std::string body = "";
   Facts facts = {};
+  absl::StatusOr<providers::ProviderEvent> (*parse)(const std::string&) =
+      ParseStripe;
   // When the row is looked at.
   double now = 0;
   // The columns of the table.
@@ -264,12 +285,6 @@ void Stamp(const std::string& product_id, Fact& fact) {
   }
 }
 
-absl::StatusOr<providers::ProviderEvent> ParseStripe(const std::string& body) {
-  providers::StripeSettings settings;
-  settings.renewal_leeway = kLeeway;
-  return providers::StripeAdapter(std::move(settings)).Parse(body);
-}
-
 std::string Show(const Instant& instant) {
   return instant
              ? absl::StrCat("day ", absl::ToDoubleSeconds(*instant - Day(0)) /
@@ -299,7 +314,7 @@ TEST_P(ProviderEffects, AreThoseOfTheTable) {
     add("event", "price_pro", row.facts);
   } else {
     ASSERT_OK_AND_ASSIGN(const providers::ProviderEvent event,
-                         ParseStripe(row.body));
+                         row.parse(row.body));
     for (const providers::SubscriptionFacts& facts : event.subscriptions) {
       if (facts.provider_subscription_id.empty()) {
         // The store finds the subscription by one of the payment's names.
@@ -1335,31 +1350,121 @@ std::vector<Row> LemonSqueezyRows() {
 INSTANTIATE_TEST_SUITE_P(LemonSqueezyFactsByHand, ProviderEffects,
                          ::testing::ValuesIn(LemonSqueezyRows()), NameOf);
 
+// ---- Standard Webhooks: bodies of the contract ----
+
+std::string Rfc3339(double day) {
+  return absl::FormatTime("\"%Y-%m-%dT%H:%M:%E*SZ\"", Day(day),
+                          absl::UTCTimeZone());
+}
+
+// The row with a body in place of the facts. `members` are those of `data`
+// besides the ones that every event has.
+Row Told(Row row, double day, const std::string& members,
+         const std::string& type = "") {
+  row.parse = ParseStandardWebhooks;
+  row.facts.clear();
+  row.body = absl::StrCat(R"({"type":")", type.empty() ? row.event : type,
+                          R"(","timestamp":)", Rfc3339(day),
+                          R"(,"data":{"subscription_id":"sub_1","version":1)",
+                          members.empty() ? "" : ",", members, "}}");
+  return row;
+}
+
+std::string Period(double from, double to) {
+  return absl::StrCat(R"("period":{"starts_at":)", Rfc3339(from),
+                      R"(,"ends_at":)", Rfc3339(to), "}");
+}
+
+std::string Payment(const std::string& id) {
+  return absl::StrCat(R"("payment":{"id":")", id,
+                      R"(","amount_minor":900,"currency":"EUR"})");
+}
+
 std::vector<Row> StandardWebhooksRows() {
-  Row revoked{.event = "subscription.revoked",
-              .before = Live(),
-              .facts = {Revoked(10, 10)},
-              .now = 10,
-              .status = Status::kRevoked,
-              .expires_at = Day(10),
-              .renewal = kStopped};
+  const std::string first = absl::StrCat(Period(0, 30), ",", Payment("in_1"));
+  const std::string second = absl::StrCat(Period(30, 60), ",", Payment("in_2"));
+  const std::string refund_all =
+      R"("payment":{"id":"in_1"},"refund":{"id":"re_1","full":true})";
+  const Row revoked{.event = "subscription.revoked",
+                    .before = Live(),
+                    .now = 10,
+                    .status = Status::kRevoked,
+                    .expires_at = Day(10),
+                    .renewal = kStopped};
+  const Row past_due{.event = "subscription.past_due",
+                     .before = Live(),
+                     .now = 30,
+                     .status = Status::kPastDue,
+                     .expires_at = Day(30),
+                     .grace_period_ends_at = Day(33),
+                     .renewal = kRenews};
+  Row trial = TrialBegins("subscription.trialing");
+  Row canceled_later = CancelRow("subscription.canceled later");
+  canceled_later.expires_at = Day(20);
+  canceled_later.renewal = StopsAt(20);
+  Row moved = Resumes("subscription.resumed with a new end");
+  moved.expires_at = Day(32);
+  Row changes_now = Unchanged("subscription.plan_changed");
+  changes_now.plan = "max";
+  Row changes_later = Unchanged("subscription.plan_changed later");
+  Row upgraded = Unchanged("subscription.active that replaces");
+  upgraded.expires_at = Day(40);
+  upgraded.plan = "max";
+  Row restored = Unchanged("subscription.refund_reversed");
+  restored.before = Live() + Refunded(8, "in_1", "re_1");
+  restored.renewal = kRenews;
+  Row told_twice = FirstPayment("subscription.renewed told twice", Live());
   return {
-      FirstPayment("subscription.active"),
-      Renews("subscription.renewed", PastDue()),
-      {.event = "subscription.past_due",
-       .before = Live(),
-       .facts = {PaymentFailedWithGrace(30, "in_2", Day(33))},
-       .now = 30,
-       .status = Status::kPastDue,
-       .expires_at = Day(30),
-       .grace_period_ends_at = Day(33),
-       .renewal = kRenews},
-      CancelRow("subscription.canceled"),
-      revoked,
-      FullRefund("subscription.refunded"),
+      Told(StaysPending("subscription.created"), 0, ""),
+      Told(std::move(trial), 0,
+           absl::StrCat(R"("trial":{"starts_at":)", Rfc3339(0),
+                        R"(,"ends_at":)", Rfc3339(14), "}")),
+      Told(FirstPayment("subscription.active"), 0, first),
+      Told(FirstPayment("subscription.active first of all", None()), 0, first,
+           "subscription.active"),
+      Told(Renews("subscription.renewed", PastDue()), 33, second),
+      Told(Renews("subscription.renewed after a pause", PausedInPeriod()), 33,
+           second, "subscription.renewed"),
+      Told(std::move(told_twice), 0.1, first, "subscription.renewed"),
+      Told(past_due, 30,
+           absl::StrCat(R"("payment":{"id":"in_2"},"grace_until":)",
+                        Rfc3339(33))),
+      Told(FirstFailure("subscription.past_due by policy"), 31,
+           R"("payment":{"id":"in_2"})", "subscription.past_due"),
+      Told(CancelRow("subscription.canceled"), 10,
+           R"("cancel_at_period_end":true)"),
+      Told(std::move(canceled_later), 10,
+           absl::StrCat(R"("ends_at":)", Rfc3339(20)), "subscription.canceled"),
+      Told(EndsAtOnce("subscription.canceled at once"), 10,
+           absl::StrCat(R"("ends_at":)", Rfc3339(10)), "subscription.canceled"),
+      Told(RevertRow("subscription.uncanceled"), 12, ""),
+      Told(PausesAtOnce("subscription.paused"), 10, ""),
+      Told(PausesAtPeriodEnd("subscription.paused later", {}), 10,
+           absl::StrCat(R"("pause_at":)", Rfc3339(30)), "subscription.paused"),
+      Told(Resumes("subscription.resumed"), 12, ""),
+      Told(std::move(moved), 12, absl::StrCat(R"("ends_at":)", Rfc3339(32)),
+           "subscription.resumed"),
+      Told(std::move(changes_now), 10, R"("product_id":"price_max")"),
+      Told(std::move(changes_later), 9,
+           absl::StrCat(R"("product_id":"price_max","effective_at":)",
+                        Rfc3339(30)),
+           "subscription.plan_changed"),
+      Told(std::move(upgraded), 10,
+           absl::StrCat(R"("product_id":"price_max",)", Period(10, 40),
+                        R"(,"payment":{"id":"in_2","amount_minor":900,)",
+                        R"("currency":"EUR","replaces":"in_1"})"),
+           "subscription.active"),
+      Told(revoked, 10, ""),
+      Told(FullRefund("subscription.refunded"), 10, refund_all),
+      Told(PartialRefund("subscription.refunded in part"), 10,
+           R"("payment":{"id":"in_1"},)"
+           R"("refund":{"id":"re_1","amount_minor":300})",
+           "subscription.refunded"),
+      Told(std::move(restored), 10, R"("refund":{"id":"re_1"})"),
+      Told(Unchanged("customer.renamed"), 10, ""),
   };
 }
-INSTANTIATE_TEST_SUITE_P(StandardWebhooksFactsByHand, ProviderEffects,
+INSTANTIATE_TEST_SUITE_P(StandardWebhooks, ProviderEffects,
                          ::testing::ValuesIn(StandardWebhooksRows()), NameOf);
 
 }  // namespace
