@@ -45,6 +45,9 @@ class IngestStack {
     std::string registration_conninfo;
     // The live secrets of every route. Deliver signs with kSecret.
     std::vector<std::string> secrets = {kSecret};
+    // The keys of a further route "house" of type standard_webhooks (live);
+    // none, and there is no such route.
+    std::vector<std::string> house_keys = {};
     // What signed timestamps are compared with.
     const Clock* clock = &SystemClock::Instance();
   };
@@ -78,6 +81,20 @@ class IngestStack {
       }
       *route.mutable_renewal_leeway() = ToProto(absl::ZeroDuration());
       route.set_subject_metadata_key("tenure_subject");
+    }
+    if (!options.house_keys.empty()) {
+      config::v1::RouteConfig& route = *config.add_routes();
+      route.set_name("house");
+      route.set_type("standard_webhooks");
+      route.set_environment(config::v1::ENVIRONMENT_LIVE);
+      *route.mutable_renewal_leeway() = ToProto(absl::ZeroDuration());
+      for (const std::string& key : options.house_keys) {
+        secret_files.push_back(absl::StrCat(::testing::TempDir(),
+                                            "/ingest_house_", ::getpid(), "_",
+                                            secret_files.size()));
+        std::ofstream(secret_files.back()) << key << "\n";
+        route.add_secret_files(secret_files.back());
+      }
     }
     auto registry = std::make_unique<obs::Registry>("webhook-ingest");
     absl::StatusOr<host::Routes> routes = host::Routes::Make(
