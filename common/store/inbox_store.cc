@@ -53,7 +53,7 @@ std::optional<int64_t> WaitMicroseconds(EventState state, int64_t attempts) {
   // process takes one at a time.
   const absl::Duration wait =
       InboxStore::kFirstWait *
-      static_cast<double>(1 << std::min<int64_t>(attempts, 10));
+      static_cast<double>(1 << std::min<int64_t>(attempts, 11));
   return absl::ToInt64Microseconds(std::min(wait, InboxStore::kLongestWait));
 }
 
