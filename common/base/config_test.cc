@@ -618,6 +618,7 @@ TEST_F(ConfigTest, ServicesNeedOnlyTheirAddressesAndRoutes) {
 
   config::v1::SchedulerConfig scheduler;
   EXPECT_THAT(Load(&scheduler), Fails("routes"));
+  flags_.clear();
   File(absl::StrCat(kService, "routes:\n  - {name: stripe, type: stripe}\n"));
   ASSERT_THAT(Load(&scheduler), IsOk());
   EXPECT_EQ(scheduler.subscription_maintenance().batch_size(), 500);

@@ -35,6 +35,7 @@ absl::Status InboxGauges::Refresh() {
   ASSIGN_OR_RETURN(
       const db::Result routes,
       pool_->Execute(kSelectInboxCounts, db::MakeParams(kMostCounted)));
+  const MutexLock lock(mutex_);
   for (size_t i = 0; i < routes.size(); ++i) {
     const Series& series = SeriesOf(routes[i].Text("route"));
     for (size_t state = 0; state < series.states.size(); ++state) {

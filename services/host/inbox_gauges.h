@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/mutex.h"
 #include "common/base/periodic.h"
 #include "common/db/pool.h"
 #include "common/obs/metrics.h"
@@ -22,7 +23,7 @@ namespace tenure::host {
 // process does not have: nobody may be the one that has them.
 //
 // Counts of each state end at kMostCounted. Until the first look that succeeds
-// there are no series.
+// there are no series. Thread-safe.
 class InboxGauges {
  public:
   static constexpr int64_t kMostCounted = 10'000;
@@ -32,8 +33,8 @@ class InboxGauges {
   // shared for that long.
   InboxGauges(std::shared_ptr<db::Pool> pool, obs::Registry& registry);
 
-  // Looks now. Not thread-safe beside itself.
-  absl::Status Refresh();
+  // Looks now.
+  absl::Status Refresh() TENURE_EXCLUDES(mutex_);
 
  private:
   struct Series {
@@ -41,11 +42,12 @@ class InboxGauges {
     prometheus::Gauge* pending_age = nullptr;
     prometheus::Gauge* due_age = nullptr;
   };
-  Series& SeriesOf(const std::string& route);
+  Series& SeriesOf(const std::string& route) TENURE_REQUIRES(mutex_);
 
   const std::shared_ptr<db::Pool> pool_;
   obs::Registry& registry_;
-  std::map<std::string, Series> series_;
+  Mutex mutex_;
+  std::map<std::string, Series> series_ TENURE_GUARDED_BY(mutex_);
   std::unique_ptr<Periodic> periodic_;
 };
 

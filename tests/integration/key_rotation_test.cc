@@ -278,9 +278,10 @@ TEST_F(RouteKeys, R12_WithoutKeysNothingVerifiesAndNoFileIsOpened) {
   EXPECT_THAT(routes.Find("hooks")->adapter()->Verify(
                   Signed({kOld}), SystemClock::Instance().Now()),
               IsRefused());
-  EXPECT_THAT(routes.Find("stripe")->adapter()->Parse(
-                  R"({"id":"evt_1","type":"x","created":1,"livemode":true})"),
-              IsOk());
+  EXPECT_THAT(
+      routes.Find("stripe")->adapter()->Parse(
+          R"({"id":"evt_1","type":"x","created":1,"data":{"object":{}}})"),
+      IsOk());
 }
 
 TEST_F(RouteKeys, C023_AConfigurationWithoutUsableKeysIsRefused) {

@@ -290,7 +290,11 @@ TEST_F(RetryEventsJob, C003_R4_WhatFailsIsRecordedAndTriedAgain) {
   Park(1);
   Link(1);
   MoveClock(absl::Seconds(10));
-  ASSERT_OK(session_->Exec("ALTER TABLE customer_link RENAME TO away"));
+  ASSERT_OK(session_->Exec(R"sql(
+CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN RAISE EXCEPTION 'refused by the test'; END $$;
+CREATE TRIGGER refuse BEFORE UPDATE ON provider_event
+  FOR EACH ROW WHEN (new.status = 'applied') EXECUTE FUNCTION refuse())sql"));
   {
     scheduler::JobStore jobs(scheduler_->pool());
     scheduler::JobRunner runner(
@@ -308,11 +312,25 @@ TEST_F(RetryEventsJob, C003_R4_WhatFailsIsRecordedAndTriedAgain) {
                    "job_run WHERE job = 'retry_events'"),
             "1 1");
 
-  ASSERT_OK(session_->Exec("ALTER TABLE away RENAME TO customer_link"));
+  ASSERT_OK(session_->Exec("DROP TRIGGER refuse ON provider_event"));
   MoveClock(absl::Minutes(10));
   ASSERT_OK_AND_ASSIGN(const JobOutcome outcome, scheduler_->Run());
   EXPECT_EQ(outcome.succeeded_count, 1);
   EXPECT_EQ(Scalar("SELECT status FROM provider_event"), "applied");
+}
+
+TEST_F(RetryEventsJob, R4_ADatabaseThatCannotWorkChangesNothingOfTheEvent) {
+  Park(1);
+  Link(1);
+  MoveClock(absl::Seconds(10));
+  const std::string before = Scalar("SELECT t::text FROM provider_event t");
+  ASSERT_OK(session_->Exec("ALTER TABLE customer_link RENAME TO away"));
+  EXPECT_THAT(scheduler_->Run(), Not(IsOk()));
+  EXPECT_EQ(Scalar("SELECT t::text FROM provider_event t"), before);
+
+  ASSERT_OK(session_->Exec("ALTER TABLE away RENAME TO customer_link"));
+  ASSERT_OK_AND_ASSIGN(const JobOutcome outcome, scheduler_->Run());
+  EXPECT_EQ(outcome.succeeded_count, 1);
 }
 
 // ---- gauges ----
@@ -349,7 +367,10 @@ class Gauges : public RetryEventsJob {
   // The gauges of a new process.
   std::string Render() {
     obs::Registry registry("webhook-ingest");
-    { host::InboxGauges gauges(pool_, registry); }
+    {
+      host::InboxGauges gauges(pool_, registry);
+      EXPECT_OK(gauges.Refresh());
+    }
     return registry.Render();
   }
 
