@@ -2,6 +2,7 @@
 #define TENURE_TESTS_BENCH_BENCH_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 
 #include "absl/status/status.h"
@@ -23,6 +24,8 @@ struct Options {
   // Changes of subscriptions per second while measuring.
   int changes_per_second = 100;
   double foreign_bound = 0.25;
+  // Settings of PostgreSQL over the bench's own, for looking into it.
+  std::map<std::string, std::string> settings;
   // Binaries; by default those of the same build.
   std::string entitlement;
   std::string echo;

@@ -148,7 +148,7 @@ TEST_F(HttpLoadTest, ConnectsAgainWhenTheServerCloses) {
 
   ASSERT_TRUE(measured.ok()) << measured.status();
   EXPECT_EQ(measured->ops, 10) << measured->first_error;
-  EXPECT_EQ(server_->stats().accepted_connections_total, 12);
+  EXPECT_GE(server_->stats().accepted_connections_total, 10);
 }
 
 TEST_F(HttpLoadTest, SlowClientsHoldTheirConnections) {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <optional>
@@ -499,11 +500,12 @@ absl::Status IngestBench::Prepare() {
       BuildPath(options_.tenurectl, "../../tools/tenurectl/tenurectl");
   const fs::path ingest = BuildPath(
       options_.ingest, "../../services/webhook-ingest/tenure-webhook-ingest");
-  const std::map<std::string, std::string> settings = {
+  std::map<std::string, std::string> settings = {
       {"shared_buffers", "1GB"},
       // No checkpoint falls into a round.
       {"checkpoint_timeout", "1h"},
       {"max_wal_size", "32GB"}};
+  for (const auto& [name, value] : options_.settings) settings[name] = value;
   Progress("starting PostgreSQL and migrating");
   ASSIGN_OR_RETURN(database_, BenchDatabase::Start(tenurectl, settings));
   test::Session& session = database_->session();

@@ -2,10 +2,12 @@
 #include <cstdio>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/harness.h"
@@ -54,6 +56,8 @@ constexpr char kOptions[] =
     "side)\n"
     "  --changes_per_second N  changes of subscriptions while measuring (100)\n"
     "  --foreign_bound X       cores used by others that mark a round (0.25)\n"
+    "  --setting NAME=VALUE    of PostgreSQL, for the ingest bench; may be "
+    "repeated\n"
     "  --entitlement PATH, --ingest PATH, --echo PATH, --tenurectl PATH\n"
     "                          other binaries than those of this build\n";
 
@@ -121,6 +125,11 @@ int Main(int argc, char** argv) {
     } else if (flag == "--foreign_bound") {
       ok = absl::SimpleAtod(value, &options.foreign_bound) &&
            options.foreign_bound > 0;
+    } else if (flag == "--setting") {
+      const std::pair<std::string, std::string> setting =
+          absl::StrSplit(value, absl::MaxSplits('=', 1));
+      ok = !setting.first.empty() && !setting.second.empty();
+      options.settings.insert(setting);
     } else if (flag == "--entitlement") {
       options.entitlement = value;
     } else if (flag == "--ingest") {
