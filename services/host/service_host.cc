@@ -42,11 +42,10 @@ sigset_t StopSignals() {
   return set;
 }
 
-// True when a stop signal came within `timeout`.
-bool StopSignalWithin(absl::Duration timeout) {
+// True when one of `set` came within `timeout`.
+bool SignalWithin(absl::Duration timeout, const sigset_t& set) {
   const Clock& clock = SystemClock::Instance();
   const absl::Duration deadline = clock.Monotonic() + timeout;
-  const sigset_t set = StopSignals();
   for (;;) {
     const absl::Duration left = deadline - clock.Monotonic();
     if (left <= absl::ZeroDuration()) return false;
@@ -104,7 +103,7 @@ absl::StatusOr<std::shared_ptr<db::Pool>> ServiceHost::ConnectDatabase(
     readiness_.Set("database", status);
     log::Warning("waiting for the database",
                  {{"detail", std::string(status.message())}});
-    if (StopSignalWithin(kDatabaseInterval)) {
+    if (SignalWithin(kDatabaseInterval, StopSignals())) {
       return absl::CancelledError("stopped while waiting for the database");
     }
   }
@@ -188,10 +187,15 @@ void ServiceHost::AwaitShutdown() {
   readiness_.Set("draining", absl::UnavailableError("the service is ending"));
   log::Info("ending", {{"signal", signal}});
   // Outlives the orderly end by design: it only matters when that hangs.
+  // A supervisor may say SIGTERM twice and means the same (F05); only a person
+  // at a terminal who is impatient ends it at once.
   std::thread([limit = drain_timeout_ + kDrainSlack] {
-    const bool again = StopSignalWithin(limit);
+    sigset_t interrupt;
+    sigemptyset(&interrupt);
+    sigaddset(&interrupt, SIGINT);
+    const bool again = SignalWithin(limit, interrupt);
     std::fprintf(stderr, "tenure: %s\n",
-                 again ? "second signal, ending at once"
+                 again ? "interrupted while ending, ending at once"
                        : "the drain took too long, ending at once");
     std::_Exit(1);
   }).detach();

@@ -499,7 +499,7 @@ TEST_F(ClusterTest, C116_SigtermAnswersWhatWasAcceptedAndEndsWithZero) {
               AllOf(StartsWith("200 "), HasSubstr("\"state\":\"applied\"")));
   for (Process* process : {&cluster_->ingest(), &cluster_->entitlement(),
                            &cluster_->scheduler()}) {
-    // The first one has had its signal; a second would end it at once.
+    // The first one has had its signal.
     if (process != &cluster_->ingest()) {
       ASSERT_OK(process->Signal(SIGTERM));
     }

@@ -37,7 +37,8 @@ class WebhookSender::Connection {
   void Exchange(const std::string& address, const std::string& request,
                 absl::Duration timeout, const std::atomic<bool>& stopping,
                 Attempt* attempt) {
-    if (fd_ >= 0 && address != address_) Close();
+    // As HTTP clients do: one that the receiver has closed meanwhile is none.
+    if (fd_ >= 0 && (address != address_ || HasEnded())) Close();
     attempt->reused_connection = fd_ >= 0;
     if (fd_ < 0 && !Open(address, attempt)) return;
     const absl::Duration end = Monotonic() + timeout;
@@ -106,6 +107,11 @@ class WebhookSender::Connection {
   }
 
  private:
+  bool HasEnded() const {
+    pollfd ready = {fd_, POLLIN, 0};
+    return poll(&ready, 1, 0) != 0;
+  }
+
   bool Open(const std::string& address, Attempt* attempt) {
     const std::pair<std::string, std::string> parts =
         absl::StrSplit(address, absl::MaxSplits(':', 1));
