@@ -1,5 +1,6 @@
 #include "services/webhook-ingest/ingest_event.h"
 
+#include <future>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -48,17 +49,51 @@ absl::Status WithRoute(const absl::Status& status, absl::string_view route) {
                    std::move(info->metadata));
 }
 
+// What is told of an event once it is stored.
+struct Told {
+  std::string route;
+  std::string event_id;
+  std::string type;
+  int64_t bytes = 0;
+  std::string request_id;
+};
+
+void LogRecorded(const Told& told, const store::RecordedEvent& recorded) {
+  const log::ScopedRequestId scope(told.request_id);
+  // Nothing looks at it again but a person.
+  const bool set_aside =
+      recorded.state == store::EventState::kQuarantined && !recorded.duplicate;
+  (set_aside ? log::Warning : log::Info)(
+      "event", {{"route", told.route},
+                {"event_id", told.event_id},
+                {"event_type", told.type},
+                {"state", store::EventStateName(recorded.state)},
+                {"reason", recorded.reason},
+                {"duplicate", recorded.duplicate},
+                {"bytes", told.bytes}});
+}
+
+prometheus::Histogram& StageSeconds(obs::Registry& registry,
+                                    const std::string& stage) {
+  return registry.Histogram("ingest_stage_seconds",
+                            "time of a delivery by what it was spent on",
+                            {{"stage", stage}});
+}
+
 }  // namespace
 
-IngestEvent::IngestEvent(const host::Routes& routes, store::InboxStore& inbox,
-                         const Clock& clock, size_t max_body_bytes,
-                         obs::Registry& registry)
+IngestEvent::IngestEvent(const host::Routes& routes, IngestQueue& queue,
+                         FloodGuard& floods, const Clock& clock,
+                         size_t max_body_bytes, obs::Registry& registry)
     : routes_(routes),
-      inbox_(inbox),
+      queue_(queue),
+      floods_(floods),
       clock_(clock),
       max_body_bytes_(max_body_bytes),
-      seconds_(registry.Histogram(
-          "ingest_seconds", "time from the whole request to the commit")) {
+      seconds_(registry.Histogram("ingest_seconds",
+                                  "time from the whole request to the commit")),
+      verify_seconds_(StageSeconds(registry, "verify")),
+      read_seconds_(StageSeconds(registry, "read")) {
   for (const auto& [name, configured] : routes_.all()) {
     for (const char* outcome : kOutcomes) {
       counters_[name][outcome] =
@@ -68,67 +103,95 @@ IngestEvent::IngestEvent(const host::Routes& routes, store::InboxStore& inbox,
   }
 }
 
-absl::StatusOr<store::RecordedEvent> IngestEvent::Run(
-    absl::string_view route, const providers::Delivery& delivery) {
+void IngestEvent::Start(absl::string_view route, providers::Delivery delivery,
+                        Done done) {
   const host::ConfiguredRoute* configured = routes_.Find(route);
   if (configured == nullptr) {
-    return WithRoute(MakeError(absl::StatusCode::kNotFound,
-                               common::v1::ERROR_REASON_ROUTE_NOT_FOUND,
-                               "no webhook route of that name is configured"),
-                     route);
+    done(WithRoute(MakeError(absl::StatusCode::kNotFound,
+                             common::v1::ERROR_REASON_ROUTE_NOT_FOUND,
+                             "no webhook route of that name is configured"),
+                   route));
+    return;
   }
   if (delivery.body.size() > max_body_bytes_) {
-    return MakeError(
+    done(MakeError(
         absl::StatusCode::kResourceExhausted,
         common::v1::ERROR_REASON_BODY_TOO_LARGE,
         absl::StrCat("the body is larger than ", max_body_bytes_, " bytes"),
-        {{"limit_bytes", absl::StrCat(max_body_bytes_)}});
+        {{"limit_bytes", absl::StrCat(max_body_bytes_)}}));
+    return;
   }
   const absl::Duration started = clock_.Monotonic();
-  absl::StatusOr<store::RecordedEvent> recorded = Ingest(*configured, delivery);
-  seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - started));
-  if (recorded.ok()) {
-    Count(route, recorded->duplicate ? "duplicate"
-                                     : store::EventStateName(recorded->state));
-    return recorded;
+  const Counters& counters = counters_.at(configured->route().name);
+  Told told;
+  told.route = configured->route().name;
+  told.bytes = static_cast<int64_t>(delivery.body.size());
+  told.request_id = log::ScopedRequestId::Current();
+  absl::StatusOr<store::DeliveredEvent> delivered =
+      Read(*configured, std::move(delivery));
+  if (delivered.ok()) {
+    told.event_id = delivered->event.event_id;
+    told.type = delivered->event.type;
   }
-  Count(route, RefusalOutcome(recorded.status()));
-  return WithRoute(recorded.status(), route);
+  Done finish =
+      [this, started, &counters, told = std::move(told),
+       done = std::move(done)](absl::StatusOr<store::RecordedEvent> recorded) {
+        seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - started));
+        if (!recorded.ok()) {
+          Count(counters, RefusalOutcome(recorded.status()));
+          done(WithRoute(recorded.status(), told.route));
+          return;
+        }
+        Count(counters, recorded->duplicate
+                            ? "duplicate"
+                            : store::EventStateName(recorded->state));
+        LogRecorded(told, *recorded);
+        done(std::move(recorded));
+      };
+  if (!delivered.ok()) {
+    finish(delivered.status());
+    return;
+  }
+  queue_.Submit(*std::move(delivered), std::move(finish));
 }
 
-absl::StatusOr<store::RecordedEvent> IngestEvent::Ingest(
-    const host::ConfiguredRoute& configured,
-    const providers::Delivery& delivery) {
+absl::StatusOr<store::RecordedEvent> IngestEvent::Run(
+    absl::string_view route, providers::Delivery delivery) {
+  auto promise =
+      std::make_shared<std::promise<absl::StatusOr<store::RecordedEvent>>>();
+  auto future = promise->get_future();
+  Start(route, std::move(delivery),
+        [promise](absl::StatusOr<store::RecordedEvent> recorded) {
+          promise->set_value(std::move(recorded));
+        });
+  return future.get();
+}
+
+absl::StatusOr<store::DeliveredEvent> IngestEvent::Read(
+    const host::ConfiguredRoute& configured, providers::Delivery delivery) {
   const std::shared_ptr<const providers::ProviderAdapter> adapter =
       configured.adapter();
   const absl::Time now = clock_.Now();
+  const absl::Duration started = clock_.Monotonic();
   ASSIGN_OR_RETURN(const std::string key, adapter->Verify(delivery, now));
+  const absl::Duration verified = clock_.Monotonic();
+  verify_seconds_.Observe(absl::ToDoubleSeconds(verified - started));
   configured.NoteKeyUse(key, now);
-  ASSIGN_OR_RETURN(const providers::ProviderEvent event,
-                   adapter->Read(delivery));
-  ASSIGN_OR_RETURN(const store::RecordedEvent recorded,
-                   inbox_.Record(configured.route(), event, delivery.body));
-  // Nothing looks at it again but a person.
-  const bool set_aside =
-      recorded.state == store::EventState::kQuarantined && !recorded.duplicate;
-  (set_aside ? log::Warning : log::Info)(
-      "event", {{"route", configured.route().name},
-                {"event_id", event.event_id},
-                {"event_type", event.type},
-                {"state", store::EventStateName(recorded.state)},
-                {"reason", recorded.reason},
-                {"duplicate", recorded.duplicate},
-                {"bytes", static_cast<int64_t>(delivery.body.size())}});
-  return recorded;
+  store::DeliveredEvent delivered;
+  delivered.route = configured.route();
+  ASSIGN_OR_RETURN(delivered.event, adapter->Read(delivery));
+  read_seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - verified));
+  delivered.body = std::move(delivery.body);
+  if (!floods_.Allow(delivered.route.name, FloodSubject(delivered.event))) {
+    delivered.deferred = "flood";
+  }
+  return delivered;
 }
 
-void IngestEvent::Count(absl::string_view route, absl::string_view outcome) {
-  const auto by_route =
-      counters_.find(std::string_view(route.data(), route.size()));
-  if (by_route == counters_.end()) return;
+void IngestEvent::Count(const Counters& counters, absl::string_view outcome) {
   const auto counter =
-      by_route->second.find(std::string_view(outcome.data(), outcome.size()));
-  if (counter != by_route->second.end()) counter->second->Increment();
+      counters.find(std::string_view(outcome.data(), outcome.size()));
+  if (counter != counters.end()) counter->second->Increment();
 }
 
 }  // namespace tenure::webhook_ingest

@@ -1,6 +1,7 @@
 #ifndef TENURE_SERVICES_WEBHOOK_INGEST_INGEST_EVENT_H_
 #define TENURE_SERVICES_WEBHOOK_INGEST_INGEST_EVENT_H_
 
+#include <functional>
 #include <map>
 #include <string>
 
@@ -11,41 +12,51 @@
 #include "common/providers/provider_adapter.h"
 #include "common/store/inbox_store.h"
 #include "services/host/routes.h"
+#include "services/webhook-ingest/flood_guard.h"
+#include "services/webhook-ingest/ingest_queue.h"
 
 namespace tenure::webhook_ingest {
 
 // The one path of an event, whether it came over HTTP or gRPC: route, size,
-// signature over the raw bytes, envelope, inbox and facts in one transaction.
+// signature over the raw bytes, envelope, and the queue into the inbox.
 // Thread-safe.
 class IngestEvent {
  public:
-  IngestEvent(const host::Routes& routes, store::InboxStore& inbox,
-              const Clock& clock, size_t max_body_bytes,
+  // Called once, by the caller's thread or another; must not block. OK only
+  // when the event is durably stored. Errors carry the reason the provider's
+  // answer is made of.
+  using Done = std::function<void(absl::StatusOr<store::RecordedEvent>)>;
+
+  IngestEvent(const host::Routes& routes, IngestQueue& queue,
+              FloodGuard& floods, const Clock& clock, size_t max_body_bytes,
               obs::Registry& registry);
 
-  // OK only when the event is durably stored. Errors carry the reason the
-  // provider's answer is made of.
+  void Start(absl::string_view route, providers::Delivery delivery, Done done);
+
+  // Start, waited for.
   absl::StatusOr<store::RecordedEvent> Run(absl::string_view route,
-                                           const providers::Delivery& delivery);
+                                           providers::Delivery delivery);
 
   size_t max_body_bytes() const { return max_body_bytes_; }
 
  private:
-  absl::StatusOr<store::RecordedEvent> Ingest(
-      const host::ConfiguredRoute& configured,
-      const providers::Delivery& delivery);
-  void Count(absl::string_view route, absl::string_view outcome);
+  // Those of one route, by outcome.
+  using Counters = std::map<std::string, prometheus::Counter*, std::less<>>;
+
+  absl::StatusOr<store::DeliveredEvent> Read(
+      const host::ConfiguredRoute& configured, providers::Delivery delivery);
+  static void Count(const Counters& counters, absl::string_view outcome);
 
   const host::Routes& routes_;
-  store::InboxStore& inbox_;
+  IngestQueue& queue_;
+  FloodGuard& floods_;
   const Clock& clock_;
   const size_t max_body_bytes_;
-  // By route, then outcome; all made at start.
-  std::map<std::string,
-           std::map<std::string, prometheus::Counter*, std::less<>>,
-           std::less<>>
-      counters_;
+  // By route; all made at start.
+  std::map<std::string, Counters, std::less<>> counters_;
   prometheus::Histogram& seconds_;
+  prometheus::Histogram& verify_seconds_;
+  prometheus::Histogram& read_seconds_;
 };
 
 }  // namespace tenure::webhook_ingest

@@ -18,7 +18,9 @@
 #include "services/host/routes.h"
 #include "services/host/service_host.h"
 #include "services/webhook-ingest/event_operations.h"
+#include "services/webhook-ingest/flood_guard.h"
 #include "services/webhook-ingest/ingest_event.h"
+#include "services/webhook-ingest/ingest_queue.h"
 #include "services/webhook-ingest/provider_events_service.h"
 #include "services/webhook-ingest/subscriptions_service.h"
 #include "services/webhook-ingest/webhook_http.h"
@@ -45,6 +47,15 @@ http::ServerOptions HttpOptions(const config::v1::HttpConfig& config,
   return options;
 }
 
+IngestQueue::Options QueueOptions(const config::v1::InboxConfig& config) {
+  IngestQueue::Options options;
+  options.batch_writers = config.batch_writers();
+  options.batch_size = config.batch_size();
+  options.single_writers = config.single_writers();
+  options.max_queued = config.max_queued();
+  return options;
+}
+
 absl::Status Run(const Config& config) {
   host::ServiceHost host("webhook-ingest", FromProto(config.drain_timeout()));
   // Before anything listens: without its secrets the process must not start.
@@ -59,7 +70,13 @@ absl::Status Run(const Config& config) {
   const host::InboxGauges inbox_gauges(pool, host.registry());
 
   store::InboxStore inbox(*pool);
-  IngestEvent ingest(routes, inbox, SystemClock::Instance(),
+  std::vector<std::string> route_names;
+  for (const auto& [name, route] : routes.all()) route_names.push_back(name);
+  FloodGuard floods(config.flood_limit_per_minute(), route_names,
+                    SystemClock::Instance(), host.registry());
+  IngestQueue queue(inbox, QueueOptions(config.inbox()),
+                    SystemClock::Instance(), host.registry());
+  IngestEvent ingest(routes, queue, floods, SystemClock::Instance(),
                      static_cast<size_t>(config.http().max_body_bytes()),
                      host.registry());
   std::vector<std::string> methods = SubscriptionsService::MethodNames();
@@ -87,12 +104,13 @@ absl::Status Run(const Config& config) {
             &subscriptions_service}}));
 
   WebhookHttp edge(routes, ingest);
-  ASSIGN_OR_RETURN(const std::unique_ptr<http::Server> http_server,
-                   http::Server::Start(HttpOptions(config.http(), edge),
-                                       [&edge](http::Request request,
-                                               http::Responder responder) {
-                                         responder.Send(edge.Handle(request));
-                                       }));
+  ASSIGN_OR_RETURN(
+      const std::unique_ptr<http::Server> http_server,
+      http::Server::Start(
+          HttpOptions(config.http(), edge),
+          [&edge](http::Request request, http::Responder responder) {
+            edge.Handle(std::move(request), std::move(responder));
+          }));
   const obs::HttpServerMetrics http_metrics(host.registry(), *http_server);
   const std::unique_ptr<Periodic> keys =
       routes.WatchKeys(FromProto(config.secret_check_period()));

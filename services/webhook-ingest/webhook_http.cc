@@ -85,6 +85,22 @@ std::string RequestIdOf(const http::Headers& headers) {
   return log::NewRequestId();
 }
 
+http::Response Answer(const absl::StatusOr<store::RecordedEvent>& recorded,
+                      const std::string& request_id) {
+  if (!recorded.ok()) {
+    const log::ScopedRequestId scope(request_id);
+    log::Info("delivery refused",
+              {{"code", static_cast<int64_t>(HttpCode(recorded.status()))},
+               {"detail", std::string(recorded.status().message())}});
+    return ErrorResponse(recorded.status(), request_id);
+  }
+  return http::JsonResponse(
+      200,
+      absl::StrCat("{\"state\":\"", store::EventStateName(recorded->state),
+                   "\",\"duplicate\":", recorded->duplicate ? "true" : "false",
+                   ",\"event_id\":\"", recorded->event_id, "\"}"));
+}
+
 }  // namespace
 
 http::Response ErrorResponse(const absl::Status& status,
@@ -128,25 +144,19 @@ std::optional<http::Response> WebhookHttp::Accept(
   return std::nullopt;
 }
 
-http::Response WebhookHttp::Handle(const http::Request& request) {
+void WebhookHttp::Handle(http::Request request, http::Responder responder) {
   const std::string request_id = RequestIdOf(request.headers);
   const log::ScopedRequestId scope(request_id);
   providers::Delivery delivery;
   delivery.headers = request.headers.fields();
-  delivery.body = request.body;
-  const absl::StatusOr<store::RecordedEvent> recorded =
-      ingest_.Run(absl::StripPrefix(request.target, kPrefix), delivery);
-  if (!recorded.ok()) {
-    log::Info("delivery refused",
-              {{"code", static_cast<int64_t>(HttpCode(recorded.status()))},
-               {"detail", std::string(recorded.status().message())}});
-    return ErrorResponse(recorded.status(), request_id);
-  }
-  return http::JsonResponse(
-      200,
-      absl::StrCat("{\"state\":\"", store::EventStateName(recorded->state),
-                   "\",\"duplicate\":", recorded->duplicate ? "true" : "false",
-                   ",\"event_id\":\"", recorded->event_id, "\"}"));
+  delivery.body = std::move(request.body);
+  // std::function takes only what can be copied.
+  auto answer = std::make_shared<http::Responder>(std::move(responder));
+  ingest_.Start(absl::StripPrefix(request.target, kPrefix), std::move(delivery),
+                [answer, request_id](
+                    const absl::StatusOr<store::RecordedEvent>& recorded) {
+                  answer->Send(Answer(recorded, request_id));
+                });
 }
 
 }  // namespace tenure::webhook_ingest

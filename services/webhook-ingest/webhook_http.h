@@ -6,6 +6,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/http/message.h"
+#include "common/http/server.h"
 #include "services/webhook-ingest/ingest_event.h"
 
 namespace tenure::webhook_ingest {
@@ -28,7 +29,8 @@ class WebhookHttp {
   // Refuses what needs no body: path, method, route, content type, length.
   std::optional<http::Response> Accept(const http::RequestHead& head) const;
 
-  http::Response Handle(const http::Request& request);
+  // Answers when the event is stored, by whatever thread stored it.
+  void Handle(http::Request request, http::Responder responder);
 
  private:
   const host::Routes& routes_;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,6 +18,7 @@
 #include "common/base/status_macros.h"
 #include "common/db/pool.h"
 #include "common/http/message.h"
+#include "common/http/server.h"
 #include "common/obs/metrics.h"
 #include "common/store/inbox_store.h"
 #include "gtest/gtest.h"
@@ -121,7 +123,12 @@ class IngestStack {
     if (std::optional<http::Response> refused = edge_.Accept(request)) {
       return *refused;
     }
-    return edge_.Handle(request);
+    std::promise<http::Response> answer;
+    std::future<http::Response> answered = answer.get_future();
+    edge_.Handle(std::move(request), http::Responder([&](http::Response r) {
+                   answer.set_value(std::move(r));
+                 }));
+    return answered.get();
   }
 
   // A signed delivery.
@@ -173,13 +180,23 @@ class IngestStack {
   obs::Registry& registry() { return *registry_; }
 
  private:
+  static std::vector<std::string> RouteNames(const host::Routes& routes) {
+    std::vector<std::string> names;
+    for (const auto& [name, route] : routes.all()) names.push_back(name);
+    return names;
+  }
+
   IngestStack(std::unique_ptr<obs::Registry> registry, host::Routes routes,
               const db::PoolOptions& pool, const Clock& clock)
       : registry_(std::move(registry)),
         routes_(std::move(routes)),
         pool_(pool),
         inbox_(pool_),
-        ingest_(routes_, inbox_, clock, kMaxBodyBytes, *registry_),
+        queue_(inbox_, webhook_ingest::IngestQueue::Options(), clock,
+               *registry_),
+        floods_(/*limit_per_minute=*/600, RouteNames(routes_), clock,
+                *registry_),
+        ingest_(routes_, queue_, floods_, clock, kMaxBodyBytes, *registry_),
         edge_(routes_, ingest_),
         retry_(routes_, inbox_, /*batch_size=*/1000, *registry_) {}
 
@@ -187,6 +204,8 @@ class IngestStack {
   host::Routes routes_;
   db::Pool pool_;
   store::InboxStore inbox_;
+  webhook_ingest::IngestQueue queue_;
+  webhook_ingest::FloodGuard floods_;
   webhook_ingest::IngestEvent ingest_;
   webhook_ingest::WebhookHttp edge_;
   scheduler::RetryEvents retry_;

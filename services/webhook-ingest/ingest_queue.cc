@@ -1,0 +1,241 @@
+#include "services/webhook-ingest/ingest_queue.h"
+
+#include <algorithm>
+#include <iterator>
+#include <optional>
+#include <utility>
+
+#include "common/base/error.h"
+#include "common/base/log.h"
+
+namespace tenure::webhook_ingest {
+namespace {
+
+// Events that wait for the thread that applies what was locked; more are left
+// to the retry job.
+constexpr size_t kMaxLocked = 256;
+
+}  // namespace
+
+IngestQueue::IngestQueue(store::InboxStore& inbox, const Options& options,
+                         const Clock& clock, obs::Registry& registry)
+    : inbox_(inbox),
+      options_(options),
+      clock_(clock),
+      batch_size_(registry.Histogram("ingest_batch_events",
+                                     "events that share one commit", {},
+                                     {1, 2, 4, 8, 16, 32, 64, 128, 256, 512})),
+      wait_seconds_(registry.Histogram(
+          "ingest_stage_seconds", "time of a delivery by what it was spent on",
+          {{"stage", "queue"}})),
+      write_seconds_(registry.Histogram(
+          "ingest_stage_seconds", "time of a delivery by what it was spent on",
+          {{"stage", "write"}})),
+      alone_(registry.Counter("ingest_alone_total",
+                              "events that were recorded alone")),
+      locked_(registry.Counter(
+          "ingest_locked_total",
+          "events whose subscription was locked elsewhere, applied later")) {
+  prometheus::Gauge& depth = registry.Gauge(
+      "ingest_queue_events", "verified events that wait to be recorded");
+  registry.OnRender([this, &depth] {
+    MutexLock lock(mutex_);
+    depth.Set(static_cast<double>(batch_queue_.size() + single_queue_.size()));
+  });
+  for (int i = 0; i < options_.batch_writers; ++i) {
+    batch_threads_.emplace_back([this] { WriteBatches(); });
+  }
+  for (int i = 0; i < options_.single_writers; ++i) {
+    other_threads_.emplace_back([this] { RecordSingles(); });
+  }
+  other_threads_.emplace_back([this] { ApplyLocked(); });
+}
+
+IngestQueue::~IngestQueue() {
+  {
+    MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  batch_wake_.NotifyAll();
+  for (std::thread& thread : batch_threads_) thread.join();
+  // What a batch gave up goes to the others, so they end after it.
+  single_wake_.NotifyAll();
+  locked_wake_.NotifyAll();
+  for (std::thread& thread : other_threads_) thread.join();
+}
+
+void IngestQueue::Submit(store::DeliveredEvent event, Done done) {
+  const bool together = store::InboxStore::MayGoTogether(event);
+  Item item{std::move(event), std::move(done), clock_.Monotonic()};
+  {
+    MutexLock lock(mutex_);
+    if (batch_queue_.size() + single_queue_.size() <
+        static_cast<size_t>(options_.max_queued)) {
+      (together ? batch_queue_ : single_queue_).push_back(std::move(item));
+      (together ? batch_wake_ : single_wake_).NotifyOne();
+      return;
+    }
+  }
+  item.done(OverloadedError("the queue of deliveries"));
+}
+
+IngestQueue::Key IngestQueue::KeyOf(const store::DeliveredEvent& delivered) {
+  const providers::ProviderEvent& event = delivered.event;
+  if (event.subscriptions.empty()) return {};
+  return {delivered.route.id, event.account,
+          event.subscriptions[0].provider_subscription_id};
+}
+
+std::vector<IngestQueue::Item> IngestQueue::TakeBatch() {
+  std::vector<Item> batch;
+  std::vector<Item> passed;
+  const std::multiset<Key> others = in_flight_;
+  while (!batch_queue_.empty() &&
+         batch.size() < static_cast<size_t>(options_.batch_size)) {
+    Item item = std::move(batch_queue_.front());
+    batch_queue_.pop_front();
+    const Key key = KeyOf(item.event);
+    if (key != Key() && others.count(key) != 0) {
+      passed.push_back(std::move(item));
+      continue;
+    }
+    if (key != Key()) in_flight_.insert(key);
+    batch.push_back(std::move(item));
+  }
+  batch_queue_.insert(batch_queue_.begin(),
+                      std::make_move_iterator(passed.begin()),
+                      std::make_move_iterator(passed.end()));
+  return batch;
+}
+
+void IngestQueue::WriteBatches() {
+  for (;;) {
+    std::vector<Item> batch;
+    {
+      MutexLock lock(mutex_);
+      for (;;) {
+        batch = TakeBatch();
+        if (!batch.empty()) break;
+        if (stopping_ && batch_queue_.empty()) return;
+        batch_wake_.Wait(mutex_);
+      }
+    }
+    std::vector<Key> keys;
+    for (const Item& item : batch) keys.push_back(KeyOf(item.event));
+    Write(batch);
+    {
+      MutexLock lock(mutex_);
+      for (const Key& key : keys) {
+        const auto it = in_flight_.find(key);
+        if (it != in_flight_.end()) in_flight_.erase(it);
+      }
+    }
+    // Another writer may wait for the subscriptions of this batch.
+    batch_wake_.NotifyAll();
+  }
+}
+
+void IngestQueue::Write(std::vector<Item>& batch) {
+  const absl::Duration started = clock_.Monotonic();
+  std::vector<const store::DeliveredEvent*> events;
+  events.reserve(batch.size());
+  for (const Item& item : batch) {
+    wait_seconds_.Observe(absl::ToDoubleSeconds(started - item.submitted));
+    events.push_back(&item.event);
+  }
+  batch_size_.Observe(static_cast<double>(batch.size()));
+  auto recorded = inbox_.RecordTogether(events);
+  write_seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - started));
+  if (!recorded.ok() &&
+      !store::InboxStore::ShouldRecordAlone(recorded.status())) {
+    for (Item& item : batch) item.done(recorded.status());
+    return;
+  }
+  if (!recorded.ok()) {
+    log::Warning("a batch of events failed; each is recorded alone",
+                 {{"events", static_cast<int64_t>(batch.size())},
+                  {"detail", std::string(recorded.status().message())}});
+  }
+  std::vector<Item> alone;
+  std::vector<std::pair<int64_t, store::DeliveredEvent>> locked;
+  for (size_t i = 0; i < batch.size(); ++i) {
+    if (!recorded.ok() || !(*recorded)[i].has_value()) {
+      alone.push_back(std::move(batch[i]));
+      continue;
+    }
+    store::RecordedEvent& event = *(*recorded)[i];
+    batch[i].done(event);
+    if (event.apply_next) {
+      locked.emplace_back(event.event_id, std::move(batch[i].event));
+    }
+  }
+  locked_.Increment(static_cast<double>(locked.size()));
+  MutexLock lock(mutex_);
+  // Admitted once, so no bound applies.
+  for (Item& item : alone) single_queue_.push_back(std::move(item));
+  if (!alone.empty()) single_wake_.NotifyAll();
+  for (auto& event : locked) {
+    if (locked_queue_.size() >= kMaxLocked) break;
+    locked_queue_.push_back(std::move(event));
+    locked_wake_.NotifyOne();
+  }
+}
+
+void IngestQueue::RecordSingles() {
+  for (;;) {
+    std::optional<Item> item;
+    {
+      MutexLock lock(mutex_);
+      while (single_queue_.empty() && !stopping_) single_wake_.Wait(mutex_);
+      if (single_queue_.empty()) return;
+      item = std::move(single_queue_.front());
+      single_queue_.pop_front();
+    }
+    alone_.Increment();
+    const absl::Duration started = clock_.Monotonic();
+    wait_seconds_.Observe(absl::ToDoubleSeconds(started - item->submitted));
+    absl::StatusOr<store::RecordedEvent> recorded =
+        inbox_.Record(item->event.route, item->event.event, item->event.body);
+    write_seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - started));
+    item->done(std::move(recorded));
+  }
+}
+
+void IngestQueue::ApplyLocked() {
+  for (;;) {
+    std::optional<std::pair<int64_t, store::DeliveredEvent>> event;
+    {
+      MutexLock lock(mutex_);
+      while (locked_queue_.empty() && !stopping_) locked_wake_.Wait(mutex_);
+      // What is left waits in the inbox and is due soon.
+      if (stopping_) return;
+      event = std::move(locked_queue_.front());
+      locked_queue_.pop_front();
+    }
+    ApplyOne(event->first, event->second);
+  }
+}
+
+void IngestQueue::ApplyOne(int64_t event_id,
+                           const store::DeliveredEvent& event) {
+  const log::ScopedRequestId scope(log::NewRequestId());
+  const auto recorded = inbox_.RetryEvent(
+      event_id,
+      [&event](int64_t /*route_id*/, absl::string_view /*body*/)
+          -> absl::StatusOr<store::InboxStore::ParsedEvent> {
+        return store::InboxStore::ParsedEvent{event.route, event.event};
+      });
+  if (!recorded.ok()) {
+    log::Warning("an event of a locked subscription is left to the retry job",
+                 {{"provider_event", event_id},
+                  {"detail", std::string(recorded.status().message())}});
+    return;
+  }
+  if (!recorded->has_value()) return;
+  log::Info("event applied after its subscription was locked",
+            {{"provider_event", event_id},
+             {"state", store::EventStateName((*recorded)->state)},
+             {"reason", (*recorded)->reason}});
+}
+
+}  // namespace tenure::webhook_ingest
