@@ -61,10 +61,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   // Pings of an idle server bring no data and are not to run out.
   builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   builder.SetMaxReceiveMessageSize(options.max_body_bytes + kEnvelopeBytes);
-  // CallGuard refuses above max_threads; the quota only stops a runaway, with
-  // room for threads that poll.
+  // CallGuard refuses above max_threads; the quota only stops a runaway. Its
+  // own refusals are coarse (grpc#32680), and each call that is taken back
+  // before it begins needs a thread for a moment, hence the room.
   grpc::ResourceQuota quota("tenure");
-  quota.SetMaxThreads(2 * options.max_threads + 16);
+  quota.SetMaxThreads(options.max_threads + 256);
   builder.SetResourceQuota(quota);
   // Handlers block on the database. With the default of two pollers nearly
   // every call ends one thread and starts another; so many may wait instead.

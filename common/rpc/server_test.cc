@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iostream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -315,6 +316,9 @@ class RawHttp2 {
     int flags = 0;
     std::string payload;
   };
+  static constexpr int kData = 0;
+  static constexpr int kHeaders = 1;
+  static constexpr int kReset = 3;
   static constexpr int kSettings = 4;
   static constexpr int kPing = 6;
   static constexpr int kGoAway = 7;
@@ -336,11 +340,15 @@ class RawHttp2 {
   RawHttp2(const RawHttp2&) = delete;
   RawHttp2& operator=(const RawHttp2&) = delete;
 
-  void SendFrame(int type, int flags, absl::string_view payload) {
+  // `stream` 0 is the connection itself.
+  void SendFrame(int type, int flags, absl::string_view payload,
+                 uint32_t stream = 0) {
     std::string head = {0, static_cast<char>(payload.size() >> 8),
                         static_cast<char>(payload.size()),
                         static_cast<char>(type), static_cast<char>(flags)};
-    head.append(4, '\0');  // of the connection, not of a stream
+    for (const int shift : {24, 16, 8, 0}) {
+      head.push_back(static_cast<char>(stream >> shift));
+    }
     Send(absl::StrCat(head, payload));
   }
 
@@ -437,6 +445,64 @@ TEST_F(ServerTest, C130_AClientThatPingsWithoutPauseIsCutAndNobodyElse) {
   EXPECT_EQ(client.ReadType(-1).type, -1);
   EXPECT_EQ(channel_->GetState(false), GRPC_CHANNEL_READY);
   EXPECT_OK(Call());
+}
+
+// The header of a call of Check, in HPACK without any compression of text.
+std::string CallHeader() {
+  const auto text = [](absl::string_view value) {
+    return absl::StrCat(std::string(1, static_cast<char>(value.size())), value);
+  };
+  // Indexed :method POST and :scheme http; :authority and :path by their index;
+  // the other names as text.
+  return absl::StrCat("\x83\x86\x01", text("test"), "\x04",
+                      text("/tenure.entitlement.v1.Entitlement/"
+                           "Check"),
+                      std::string(1, '\0'), text("content-type"),
+                      text("application/grpc"), std::string(1, '\0'),
+                      text("te"), text("trailers"));
+}
+
+TEST_F(ServerTest, F30_CallsThatAreTakenBackAtOnceHoldNothing) {
+  const std::string header = CallHeader();
+  const std::string cancel("\0\0\0\x08", 4);
+  RawHttp2 flood(server_->port());
+  // With an empty message it is a call.
+  flood.SendFrame(RawHttp2::kHeaders, /*END_HEADERS*/ 4, header, 1);
+  flood.SendFrame(RawHttp2::kData, /*END_STREAM*/ 1, std::string(5, '\0'), 1);
+  ASSERT_TRUE(observed_.AwaitCount(1));
+  std::thread flooder([&] {
+    uint32_t stream = 3;
+    for (int i = 0; i < 5'000; ++i, stream += 2) {
+      flood.SendFrame(RawHttp2::kHeaders, /*END_HEADERS*/ 4, header, stream);
+      flood.SendFrame(RawHttp2::kReset, 0, cancel, stream);
+    }
+    flood.SendFrame(RawHttp2::kPing, 0, "the end.");
+  });
+  constexpr int kCalls = 500;
+  int refused = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    const absl::Status status = Call();
+    if (status.ok()) continue;
+    // gRPC may be out of threads for a moment; nobody is cut off.
+    EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted));
+    ++refused;
+  }
+  flooder.join();
+  std::cout << refused << " of " << kCalls
+            << " good calls were refused meanwhile" << std::endl;
+  EXPECT_LT(refused, kCalls / 2);
+  EXPECT_EQ(channel_->GetState(false), GRPC_CHANNEL_READY);
+  // The flood was read to its end, or its connection was ended.
+  RawHttp2::Frame last;
+  do {
+    last = flood.ReadType(RawHttp2::kPing);
+  } while (last.type == RawHttp2::kPing && last.flags != RawHttp2::kAck);
+  const Clock& clock = SystemClock::Instance();
+  const absl::Duration end = clock.Monotonic() + kPatience;
+  absl::Status after = Call();
+  while (!after.ok() && clock.Monotonic() < end) after = Call();
+  EXPECT_OK(after);
+  EXPECT_EQ(guard_.in_flight(), 0);
 }
 
 // Takes 45 s: a server with the settings of gRPC cuts this client after 40 s.
