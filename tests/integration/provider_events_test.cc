@@ -3,8 +3,10 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include <functional>
+#include <atomic>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -27,6 +29,7 @@
 #include "tests/integration/ingest_stack.h"
 #include "tests/integration/rows.h"
 #include "tests/support/barrier.h"
+#include "tests/support/process.h"
 #include "tests/support/session.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_database.h"
@@ -889,6 +892,154 @@ TEST_F(ProviderEvents, WrongRequestsNameTheirField) {
   get.set_event_id(1);
   get.set_conflict_id(1);
   EXPECT_EQ(field_of(Call(&Stub::GetEvent, get)), "conflict_id");
+}
+
+// Ten seconds pass from one look to the next.
+class LeapingClock : public Clock {
+ public:
+  absl::Time Now() const override { return SystemClock::Instance().Now(); }
+  absl::Duration Monotonic() const override {
+    return absl::Seconds(10 * looks_.fetch_add(1));
+  }
+
+ private:
+  mutable std::atomic<int> looks_{0};
+};
+
+TEST_F(ProviderEvents, R4_WhatABatchHasNoTimeToTryIsLeftToTheRetries) {
+  const int64_t id = DeliverUnknownPlan(1);
+  ApplyCatalog(kCatalogWithNewPrice);
+  const LeapingClock clock;
+  EventOperations operations(stack_->pool(), stack_->inbox(), stack_->routes(),
+                             "live", clock);
+  pb::ReplayEventsRequest request = NewWrite<pb::ReplayEventsRequest>();
+  request.set_limit(10);
+  pb::ReplayEventsResponse response;
+  ASSERT_OK(operations.ReplayMany(request, &response));
+  ASSERT_THAT(response.outcomes(), SizeIs(1));
+  EXPECT_EQ(Text(response.outcomes(0)), absl::StrCat(id, " RECEIVED "));
+
+  EXPECT_THAT(stack_->RetryWaiting(), IsOkAndHolds(1));
+
+  ASSERT_OK(operations.ReplayMany(request, &response));
+  ASSERT_THAT(response.outcomes(), SizeIs(1));
+  EXPECT_EQ(Text(response.outcomes(0)), absl::StrCat(id, " APPLIED "));
+}
+
+TEST_F(ProviderEvents, D16_AnAppliedEventNeverCostsAnEntryInTheListsByState) {
+  const std::string size =
+      "SELECT pg_relation_size('provider_event_set_aside')";
+  const std::string empty = Scalar(size);
+  for (int i = 1; i <= 20; ++i) {
+    EXPECT_THAT(EventRow(Deliver(Invoice(0, i).Body())), HasSubstr("applied"));
+    StripeInvoice unread = Invoice(1, i);
+    unread.type = "invoice.created";
+    EXPECT_THAT(EventRow(Deliver(unread.Body())), HasSubstr("ignored"));
+  }
+  EXPECT_EQ(Scalar(size), empty);
+  DeliverUnknownPlan(21);
+  EXPECT_NE(Scalar(size), empty);
+}
+
+// `tenurectl events` as a person types it.
+class EventsCommand : public ProviderEvents {
+ protected:
+  struct Finished {
+    int code = -1;
+    std::string output;
+    std::vector<std::string> lines;
+  };
+
+  Finished Run(std::vector<std::string> args) {
+    args.insert(args.begin(), "events");
+    args.push_back("--address");
+    args.push_back(absl::StrCat("127.0.0.1:", live_.server->port()));
+    ProcessOptions options;
+    options.args = std::move(args);
+    options.env = {{"USER", "ann"}};
+    Finished finished;
+    const auto process = Process::Start(TENURECTL_PATH, options);
+    EXPECT_OK(process);
+    if (!process.ok()) return finished;
+    const absl::StatusOr<ExitStatus> status = (*process)->Wait(kPatience);
+    EXPECT_OK(status);
+    if (status.ok()) finished.code = status->code;
+    finished.output = (*process)->Output();
+    finished.lines = (*process)->Lines();
+    return finished;
+  }
+};
+
+TEST_F(EventsCommand, S20_ListsShowsReplaysAndDiscards) {
+  const int64_t applied = Deliver(Invoice(0, 1).Body());
+  const int64_t parked = DeliverUnknownPlan(2);
+  const int64_t other = DeliverUnknownPlan(3);
+  StripeInvoice broken = Invoice(0, 4);
+  broken.period_end = broken.period_start;
+  const int64_t quarantined = Deliver(broken.Body());
+
+  Finished done = Run({"list"});
+  EXPECT_EQ(done.code, 0) << done.output;
+  ASSERT_THAT(done.lines, SizeIs(5));
+  EXPECT_THAT(done.lines[0], HasSubstr("STATE"));
+  EXPECT_THAT(done.lines[1], HasSubstr("quarantined"));
+  EXPECT_THAT(done.lines[4], HasSubstr("evt_1_0"));
+  done = Run({"list", "--limit", "1", "-o", "json"});
+  ASSERT_THAT(done.lines, SizeIs(2)) << done.output;
+  EXPECT_THAT(done.output, HasSubstr("there are more"));
+  EXPECT_THAT(done.output, HasSubstr("\"state\":\"EVENT_STATE_QUARANTINED\""));
+  done = Run({"list", "--state", "applied,noop", "--customer", "cus_1"});
+  ASSERT_THAT(done.lines, SizeIs(2)) << done.output;
+  done = Run({"parked", "--why", "unknown_plan"});
+  ASSERT_THAT(done.lines, SizeIs(3)) << done.output;
+  done = Run({"dead"});
+  ASSERT_THAT(done.lines, SizeIs(2)) << done.output;
+  EXPECT_THAT(done.lines[1], HasSubstr("period_invalid"));
+
+  done = Run({"show", absl::StrCat(applied)});
+  EXPECT_EQ(done.code, 0) << done.output;
+  EXPECT_THAT(done.output, HasSubstr("paid of subscription "));
+  EXPECT_THAT(done.output, Not(HasSubstr("\"object\":\"event\"")));
+  done =
+      Run({"show", "--external-id", "evt_1_0", "--route", "stripe", "--body"});
+  EXPECT_EQ(done.code, 1) << done.output;
+  EXPECT_THAT(done.output, HasSubstr("--reason"));
+  done = Run({"show", "--external-id", "evt_1_0", "--route", "stripe", "--body",
+              "--reason", "ticket 7"});
+  EXPECT_EQ(done.code, 0) << done.output;
+  EXPECT_THAT(done.output, HasSubstr(Invoice(0, 1).Body()));
+  EXPECT_THAT(Run({"show", absl::StrCat(applied)}).output,
+              HasSubstr("ann read_body: ticket 7"));
+
+  done = Run(
+      {"replay", absl::StrCat(applied), absl::StrCat(parked), "--reason", "r"});
+  EXPECT_EQ(done.code, 0) << done.output;
+  EXPECT_THAT(done.output, HasSubstr("request id: "));
+  EXPECT_THAT(done.output, HasSubstr("unknown_plan"));
+  done = Run({"replay", absl::StrCat(quarantined + 1), "--reason", "r"});
+  EXPECT_EQ(done.code, 1) << done.output;
+  ApplyCatalog(kCatalogWithNewPrice);
+  done = Run({"replay-all", "--why", "unknown_plan", "--reason", "r",
+              "--request-id", "again"});
+  EXPECT_EQ(done.code, 0) << done.output;
+  ASSERT_THAT(done.lines, SizeIs(3)) << done.output;
+  EXPECT_EQ(EventRow(parked), "applied/");
+  EXPECT_EQ(EventRow(other), "applied/");
+  const std::string audit = Scalar("SELECT count(*) FROM audit");
+  // The same command once more is the same answer.
+  EXPECT_EQ(Run({"replay-all", "--why", "unknown_plan", "--reason", "r",
+                 "--request-id", "again"})
+                .output,
+            done.output);
+  EXPECT_EQ(Scalar("SELECT count(*) FROM audit"), audit);
+
+  done = Run({"discard", absl::StrCat(quarantined), "--reason", "r"});
+  EXPECT_EQ(done.code, 0) << done.output;
+  EXPECT_EQ(EventRow(quarantined), "ignored/discarded");
+  EXPECT_THAT(Run({"dead"}).lines, SizeIs(1));
+  EXPECT_EQ(Run({"replay", absl::StrCat(parked)}).code, 2);
+  EXPECT_EQ(Run({"show"}).code, 2);
+  EXPECT_EQ(Run({"list", "--state", "lost"}).code, 2);
 }
 
 // An inbox as it is after a while: 120 000 applied events, and among them some
