@@ -21,6 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
@@ -451,6 +452,48 @@ TEST_F(IngestLimitsTest, S17_HostileTextStaysWithinItsLineOfTheLog) {
     EXPECT_THAT(line, Not(ContainsRegex("[[:cntrl:]]")));
   }
   EXPECT_GT(lines, posted);
+}
+
+TEST_F(IngestLimitsTest, S22_AFloodOfOneCustomerWaitsAndNobodyElseDoes) {
+  Start({"--flood_limit_per_minute=3"});
+  constexpr int kEvents = 10;
+  int received = 0;
+  for (int i = 0; i < kEvents; ++i) {
+    const std::string key = absl::StrCat("flood", i);
+    const std::string body =
+        absl::StrReplaceAll(Body(key), {{"cus_" + key, "cus_flood"}});
+    const HttpReply reply = PostSigned(body, Signature(body));
+    EXPECT_EQ(reply.status, 200) << reply.body;
+    const bool waits = absl::StrContains(reply.body, R"("state":"received")");
+    EXPECT_EQ(waits, i >= 3) << i << " " << reply.body;
+    received += waits;
+    // Somebody else.
+    const std::string other = Body(absl::StrCat("other", i));
+    EXPECT_THAT(PostSigned(other, Signature(other)).body,
+                HasSubstr(R"("state":"parked")"));
+  }
+  EXPECT_EQ(received, kEvents - 3);
+  EXPECT_EQ(Sql("SELECT count(*) FROM provider_event WHERE status = 'received' "
+                "AND reason = 'flood' AND next_attempt_at > tenure_now()"),
+            absl::StrCat(kEvents - 3));
+  const auto metrics = HttpGet(cluster_->Address("ingest_probes"), "/metrics");
+  ASSERT_OK(metrics.status());
+  EXPECT_THAT(metrics->body,
+              HasSubstr("\ntenure_webhook_ingest_flooded_events_total"
+                        "{route=\"stripe\"} 7\n"));
+  int warnings = 0;
+  for (const std::string& line : cluster_->ingest().Lines()) {
+    warnings += absl::StrContains(line, "flood of one subject");
+  }
+  EXPECT_EQ(warnings, 1);
+
+  // Nothing is lost: once their time has come, the job treats them like all
+  // others.
+  Sql("WITH due AS (UPDATE provider_event SET next_attempt_at = tenure_now() "
+      "WHERE reason = 'flood' RETURNING id) SELECT count(*) FROM due");
+  ASSERT_OK(cluster_->StartScheduler());
+  EXPECT_OK(session_->AwaitTrue(
+      "SELECT count(*) = 20 FROM provider_event WHERE status = 'parked'"));
 }
 
 // gRPC: the same event without the HTTP listener.
