@@ -146,7 +146,8 @@ class IngestFaults : public ::testing::Test {
 
   // The next `count` events of a provider with many customers: invoices of
   // subscriptions of several months, some of them a second event of the same
-  // invoice, and events that mean nothing to us, in an order of chance.
+  // invoice, checkouts, and events that mean nothing to us, in an order of
+  // chance.
   std::vector<Event> Traffic(int count) {
     std::vector<Event> events;
     while (static_cast<int>(events.size()) < count) {
@@ -162,6 +163,7 @@ class IngestFaults : public ::testing::Test {
       }
       const int months = Pick(1, 4);
       const std::string key = absl::StrCat(++numbered_);
+      if (Pick(0, 3) == 0) events.push_back(Checkout(key));
       for (int month = 0; month < months; ++month) {
         Invoice invoice;
         invoice.event_id = absl::StrCat("evt_", key, "_", month);
@@ -177,6 +179,21 @@ class IngestFaults : public ::testing::Test {
     }
     std::shuffle(events.begin(), events.end(), random_);
     return events;
+  }
+
+  // Says whose the customer of a subscription is; such events are not committed
+  // together with others.
+  Event Checkout(const std::string& key) {
+    const std::string id = "evt_checkout_" + key;
+    return {id,
+            absl::Substitute(
+                R"({"id":"$0","object":"event","livemode":false,"created":$1,)"
+                R"("type":"checkout.session.completed","data":{"object":{)"
+                R"("id":"cs_$2","object":"checkout.session",)"
+                R"("mode":"subscription","payment_status":"paid",)"
+                R"("customer":"cus_$2","subscription":"sub_$2",)"
+                R"("client_reference_id":"user-$2","metadata":{}}}})",
+                id, now_ - 3600, key)};
   }
 
   // An event of the invoice, which counts from now on among what is paid.
@@ -543,6 +560,54 @@ TEST_F(IngestFaults, F12_AnExhaustedPoolIsAnswered503AndHeals) {
   ExpectOnlyAnswers(sender);
 }
 
+TEST_F(IngestFaults, F12_C003_R4_ALockedSubscriptionHoldsUpNobodyElse) {
+  ASSERT_OK(cluster_->StartIngest());
+  WebhookSender::Options options = SenderOptions();
+  options.connections = 24;
+  WebhookSender hot(options);
+  WebhookSender others(options);
+  hot.Send({FirstInvoiceOf("hot")});
+  ASSERT_TRUE(hot.AwaitAllAcknowledged()) << Summary(hot);
+  ASSERT_OK_AND_ASSIGN(const auto blocker, database_->OpenSession());
+  ASSERT_OK(blocker->Exec("BEGIN"));
+  ASSERT_OK(
+      blocker->Exec("SELECT id FROM subscription WHERE "
+                    "provider_subscription_id = 'sub_hot' FOR UPDATE"));
+  // More than there are workers and sessions.
+  std::vector<Event> renewals;
+  for (int month = 1; month <= 20; ++month) {
+    renewals.push_back(
+        Pay({absl::StrCat("evt_hot_", month), absl::StrCat("in_hot_", month),
+             "sub_hot", now_ - 3600 - month * kMonth}));
+  }
+
+  hot.Send(renewals);
+  others.Send(Traffic(120));
+
+  // All while the lock is held.
+  EXPECT_TRUE(others.AwaitAllAcknowledged()) << Summary(others);
+  EXPECT_TRUE(hot.AwaitAllAcknowledged()) << Summary(hot);
+  EXPECT_EQ(hot.totals().Answers(200), 21) << Summary(hot);
+  EXPECT_EQ(Sql("SELECT string_agg(DISTINCT status, ' ') FROM provider_event "
+                "WHERE external_event_id LIKE 'evt\\_hot\\_%'"),
+            "received");
+  EXPECT_EQ(Sql("SELECT count(*) FROM provider_event WHERE external_event_id "
+                "NOT LIKE 'evt\\_hot%' AND status = 'received'"),
+            "0");
+  ASSERT_OK(blocker->Exec("ROLLBACK"));
+  // By the service that took them, without another delivery.
+  EXPECT_OK(blocker->AwaitTrue(
+      "SELECT count(*) = 0 FROM provider_event WHERE status = 'received'"));
+
+  ASSERT_TRUE(others.AwaitAllAcknowledged());
+  auto ledger = hot.Ledger();
+  ledger.merge(others.Ledger());
+  AwaitNothingWaits();
+  ExpectInboxMatches(ledger);
+  ExpectEachInvoiceCountedOnce();
+  ExpectFoldedAnewIsTheSame();
+}
+
 TEST_F(IngestFaults, F05_C116_SigtermUnderLoadLosesNoAcceptedRequest) {
   WebhookSender::Options options = SenderOptions();
   options.connections = 16;
@@ -719,7 +784,7 @@ TEST_F(IngestDatabaseFaults, F08_F09_DatabaseDownAndBack) {
 TEST_F(IngestDatabaseFaults, F10_FrozenDatabaseIsAnswered503WithinTheDeadline) {
   // Fewer places than deliveries: what finds none is answered too.
   ASSERT_OK(cluster_->StartIngest(
-      {"--http_request_timeout=1s", "--http_max_queued=16"}));
+      {"--http_request_timeout=1s", "--inbox_max_queued=16"}));
   WebhookSender::Options options = SenderOptions();
   options.connections = 48;
   WebhookSender sender(options);

@@ -101,6 +101,23 @@ TEST_F(FaultProxyTest, CutAfterCommitKeepsTheTransactionThoughTheClientFails) {
   EXPECT_EQ(proxy_->counters().commits_answered, 1);
 }
 
+TEST_F(FaultProxyTest, HoldAfterCommitKeepsTheAnswerUntilItIsHealed) {
+  ASSERT_OK_AND_ASSIGN(const auto session, OpenThrough());
+  ASSERT_OK(session->Exec("BEGIN; INSERT INTO t VALUES (1)"));
+  proxy_->HoldAfterCommit();
+
+  ASSERT_OK(session->Send("COMMIT"));
+  ASSERT_TRUE(proxy_->AwaitHeld(1));
+
+  EXPECT_THAT(direct_->Scalar("SELECT n FROM t"), IsOkAndHolds("1"));
+  EXPECT_THAT(session->Receive(absl::Milliseconds(1)),
+              StatusIs(absl::StatusCode::kDeadlineExceeded));
+  proxy_->Heal();
+  EXPECT_THAT(session->Receive(), IsOk());
+  EXPECT_THAT(session->Exec("SELECT 1"), IsOk());
+  EXPECT_EQ(proxy_->counters().cuts, 0);
+}
+
 TEST_F(FaultProxyTest, SeesACommitOfTheExtendedProtocol) {
   ASSERT_OK_AND_ASSIGN(const auto session, OpenThrough());
   PGconn* const connection = session->connection();

@@ -274,7 +274,10 @@ void WebhookSender::Record(const Job& job, Attempt attempt) {
   if (acknowledged && !before) ++totals_.acknowledged;
   --totals_.outstanding;
   if (--outstanding_[job.event_id] == 0 && !acknowledged && redelivery_) {
-    Enqueue(job.event_id, Monotonic() + options_.redelivery_delay, nullptr);
+    const double tries =
+        static_cast<double>(std::min<size_t>(entry.attempts.size(), 10));
+    Enqueue(job.event_id, Monotonic() + options_.redelivery_delay * tries,
+            nullptr);
   }
   changed_.NotifyAll();
 }

@@ -41,9 +41,10 @@ class WebhookSender {
     bool keep_alive = true;
     // For one delivery.
     absl::Duration timeout = kPatience;
-    // From an attempt without 2xx to the next one of the same event. A
-    // provider takes minutes to hours.
-    absl::Duration redelivery_delay = absl::Milliseconds(100);
+    // From the first attempt without 2xx to the next one of the same event;
+    // longer by as much after each, up to ten times. A provider takes minutes
+    // to hours.
+    absl::Duration redelivery_delay = absl::Milliseconds(50);
   };
 
   struct Event {
