@@ -385,6 +385,29 @@ TEST_F(ClusterTest, S0_41_ADeadSchedulerIsSeenByTheOtherServices) {
   }
 }
 
+TEST_F(ClusterTest, S0_41_R4_EventsThatNobodyTriesAreSeenByWebhookIngest) {
+  ApplyCatalog();
+  ASSERT_OK(cluster_->StartIngest());
+  const int64_t start = NowSeconds();
+  ASSERT_OK_AND_ASSIGN(
+      const std::string answer,
+      cluster_->Post(InvoicePaidBody("n", "", start, start + 3600)));
+  ASSERT_THAT(answer, HasSubstr("\"state\":\"parked\""));
+  ASSERT_OK(session_->AwaitTrue(
+      "SELECT next_attempt_at <= tenure_now() FROM provider_event"));
+  // A new process looks at once.
+  ASSERT_OK(cluster_->ingest().Stop().status());
+  ASSERT_OK(cluster_->StartIngest());
+
+  EXPECT_TRUE(AwaitMetricAboveZero(
+      cluster_->Address("ingest_probes"),
+      "tenure_webhook_ingest_inbox_oldest_due_age_seconds{route=\"stripe\"} "));
+  ASSERT_OK(cluster_->StartScheduler());
+  EXPECT_TRUE(AwaitMetricAboveZero(
+      cluster_->Address("scheduler_probes"),
+      "tenure_scheduler_inbox_events{route=\"stripe\",state=\"parked\"} "));
+}
+
 TEST_F(ClusterTest, C023_AnEmptySecretFileStopsTheStart) {
   ASSERT_OK(WriteFile(cluster_->secret_file(), "\n"));
   ASSERT_OK_AND_ASSIGN(const auto ingest, cluster_->Launch("webhook-ingest"));
@@ -470,13 +493,15 @@ TEST_F(ClusterTest, C116_SigtermAnswersWhatWasAcceptedAndEndsWithZero) {
   ASSERT_OK(cluster_->StartIngest());
   ASSERT_OK(cluster_->StartEntitlement());
   ASSERT_OK(cluster_->StartScheduler());
-  // A delivery that waits on a row lock while the signal comes.
+  // A delivery that waits on a lock while the signal comes.
   const int64_t start = NowSeconds();
   ASSERT_OK(cluster_->Post(InvoicePaidBody("d", "user-d", start, start + 60))
                 .status());
   ASSERT_OK(session_->Exec("BEGIN", {}).status());
-  ASSERT_OK(
-      session_->Exec("SELECT 1 FROM subscription FOR UPDATE", {}).status());
+  // A subscription that is locked would be passed by; the whole inbox cannot
+  // be.
+  ASSERT_OK(session_->Exec(
+      "LOCK TABLE provider_event IN SHARE ROW EXCLUSIVE MODE", {}));
   absl::StatusOr<std::string> answer;
   std::thread delivery([&] {
     std::string renewal = InvoicePaidBody("d", "user-d", start, start + 120);
