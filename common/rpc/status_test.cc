@@ -121,6 +121,14 @@ constexpr Row kTable[] = {
     {common::v1::ERROR_REASON_PLAN_NOT_LIFETIME,
      absl::StatusCode::kFailedPrecondition,
      grpc::StatusCode::FAILED_PRECONDITION, "FAILED_PRECONDITION"},
+    {common::v1::ERROR_REASON_EVENT_NOT_FOUND, absl::StatusCode::kNotFound,
+     grpc::StatusCode::NOT_FOUND, "NOT_FOUND"},
+    {common::v1::ERROR_REASON_EVENT_BODY_GONE,
+     absl::StatusCode::kFailedPrecondition,
+     grpc::StatusCode::FAILED_PRECONDITION, "FAILED_PRECONDITION"},
+    {common::v1::ERROR_REASON_EVENT_NOT_SET_ASIDE,
+     absl::StatusCode::kFailedPrecondition,
+     grpc::StatusCode::FAILED_PRECONDITION, "FAILED_PRECONDITION"},
 };
 
 // The ErrorInfo, which must be the only one, of an error for the wire.
