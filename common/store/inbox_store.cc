@@ -19,6 +19,9 @@
 namespace tenure::store {
 namespace {
 
+// What an event needs is held by others for longer than a statement may wait.
+constexpr char kBusyReason[] = "busy";
+
 // How long an event waits that was stored only.
 constexpr absl::Duration kDeferredWait = absl::Minutes(1);
 
@@ -86,7 +89,7 @@ void SetFailure(const absl::Status& status, RecordedEvent* recorded) {
   if (IsBusy(status)) {
     // Nothing is wrong with it: what it needs was held by others.
     recorded->state = EventState::kReceived;
-    recorded->reason = "busy";
+    recorded->reason = kBusyReason;
   } else if (status.code() == absl::StatusCode::kInvalidArgument) {
     // It says what cannot be, and will say so at every try.
     recorded->state = EventState::kQuarantined;
@@ -322,7 +325,8 @@ absl::StatusOr<Arrivals> InsertEvents(
   return arrivals;
 }
 
-// Answers those whose first delivery is settled; the others are left.
+// Answers those whose first delivery is settled or was received; the others are
+// left.
 absl::Status FindDuplicates(
     db::Transaction& tx, absl::Span<const DeliveredEvent* const> events,
     const std::vector<std::string>& digests,
@@ -343,8 +347,15 @@ absl::Status FindDuplicates(
     event.reason = rows[k].Text("reason");
     event.duplicate = true;
     ASSIGN_OR_RETURN(event.state, ParseEventState(rows[k].Text("status")));
-    if (rows[k].Bytea("body_sha256") == digests[i] &&
-        (!Waits(event.state) || !events[i]->deferred.empty())) {
+    if (rows[k].Bytea("body_sha256") != digests[i]) continue;
+    const bool deferred = !events[i]->deferred.empty();
+    // One that was received is somebody's already. Trying it here would wait
+    // for the lock that it waits for, and hold up others (F12).
+    if (event.state == EventState::kReceived || !Waits(event.state) ||
+        deferred) {
+      // The thread that applies right after has given this one up.
+      event.apply_next = event.state == EventState::kReceived && !deferred &&
+                         event.reason == kBusyReason;
       recorded[i] = std::move(event);
     }
   }

@@ -608,6 +608,52 @@ TEST_F(IngestFaults, F12_C003_R4_ALockedSubscriptionHoldsUpNobodyElse) {
   ExpectFoldedAnewIsTheSame();
 }
 
+TEST_F(IngestFaults, F12_RepeatsForALockedSubscriptionHoldUpNobodyElse) {
+  ASSERT_OK(cluster_->StartIngest());
+  WebhookSender::Options options = SenderOptions();
+  options.connections = 24;
+  WebhookSender hot(options);
+  WebhookSender others(options);
+  hot.Send({FirstInvoiceOf("hot")});
+  ASSERT_TRUE(hot.AwaitAllAcknowledged()) << Summary(hot);
+  ASSERT_OK_AND_ASSIGN(const auto blocker, database_->OpenSession());
+  ASSERT_OK(blocker->Exec("BEGIN"));
+  ASSERT_OK(
+      blocker->Exec("SELECT id FROM subscription WHERE "
+                    "provider_subscription_id = 'sub_hot' FOR UPDATE"));
+  std::vector<Event> renewals;
+  for (int month = 1; month <= 12; ++month) {
+    renewals.push_back(
+        Pay({absl::StrCat("evt_hot_", month), absl::StrCat("in_hot_", month),
+             "sub_hot", now_ - 3600 - month * kMonth}));
+  }
+  hot.Send(renewals);
+  ASSERT_TRUE(hot.AwaitAllAcknowledged()) << Summary(hot);
+
+  // They wait for the lock, and come again; others come that cannot be
+  // committed together.
+  hot.Send(renewals);
+  std::vector<Event> checkouts;
+  for (int i = 0; i < 40; ++i) {
+    const std::string key = absl::StrCat("checkout-", i);
+    checkouts.push_back(Checkout(key));
+    checkouts.push_back(FirstInvoiceOf(key));
+  }
+  others.Send(checkouts);
+  EXPECT_TRUE(others.AwaitAllAcknowledged()) << Summary(others);
+  EXPECT_TRUE(hot.AwaitQuiet()) << Summary(hot);
+  EXPECT_EQ(others.totals().attempts, 80) << Summary(others);
+  EXPECT_EQ(hot.totals().Answers(200), 25) << Summary(hot);
+  ASSERT_OK(blocker->Exec("ROLLBACK"));
+
+  auto ledger = hot.Ledger();
+  ledger.merge(others.Ledger());
+  AwaitNothingWaits();
+  ExpectInboxMatches(ledger);
+  ExpectEachInvoiceCountedOnce();
+  ExpectFoldedAnewIsTheSame();
+}
+
 TEST_F(IngestFaults, F05_C116_SigtermUnderLoadLosesNoAcceptedRequest) {
   WebhookSender::Options options = SenderOptions();
   options.connections = 16;
