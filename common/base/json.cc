@@ -255,10 +255,25 @@ class JsonTreeBuilder {
     return true;
   }
 
+  // Stable. Providers print their objects nearly sorted ("id" and "object"
+  // first), which insertion does in one pass.
+  static void SortByKey(JsonValue::Object& members) {
+    constexpr size_t kFewMembers = 64;
+    if (members.size() > kFewMembers) {
+      std::stable_sort(members.begin(), members.end(), KeyLess);
+      return;
+    }
+    for (auto next = members.begin(); next != members.end(); ++next) {
+      if (next == members.begin() || !KeyLess(*next, *(next - 1))) continue;
+      std::rotate(std::upper_bound(members.begin(), next, *next, KeyLess), next,
+                  next + 1);
+    }
+  }
+
   // Sorts, and keeps the last member of each key. Keys with a lone surrogate
   // are not compared with each other: U+FFFD may stand for different ones.
   static void SortMembers(JsonValue::Object& members) {
-    std::stable_sort(members.begin(), members.end(), KeyLess);
+    SortByKey(members);
     size_t kept = 0;
     for (size_t i = 0; i < members.size(); ++i) {
       const bool superseded = i + 1 < members.size() &&

@@ -1,5 +1,7 @@
 #include "common/db/result.h"
 
+#include <string_view>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -11,7 +13,6 @@ namespace tenure::db {
 namespace {
 
 using Index = pqxx::result::size_type;
-using Column = pqxx::row::size_type;
 
 // "2026-11-30 10:00:00.5+00": sessions run with TimeZone=UTC and DateStyle=ISO,
 // which the pool asserts on every connection.
@@ -42,8 +43,14 @@ void Row::Fail(absl::string_view column, absl::string_view expected) const {
 std::optional<absl::string_view> Row::Raw(absl::string_view column,
                                           bool null_allowed) const {
   try {
+    const auto known =
+        rep_->columns.find(std::string_view(column.data(), column.size()));
+    if (known == rep_->columns.end()) {
+      Fail(column, "part of the result");
+      return std::nullopt;
+    }
     const pqxx::field field =
-        rep_->result[static_cast<Index>(index_)][std::string(column)];
+        rep_->result[static_cast<Index>(index_)][known->second];
     if (field.is_null()) {
       if (!null_allowed) Fail(column, "set");
       return std::nullopt;

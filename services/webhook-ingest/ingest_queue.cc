@@ -71,8 +71,13 @@ void IngestQueue::Submit(store::DeliveredEvent event, Done done) {
     MutexLock lock(mutex_);
     if (batch_queue_.size() + single_queue_.size() <
         static_cast<size_t>(options_.max_queued)) {
-      (together ? batch_queue_ : single_queue_).push_back(std::move(item));
-      (together ? batch_wake_ : single_wake_).NotifyOne();
+      if (!together) {
+        single_queue_.push_back(std::move(item));
+        single_wake_.NotifyOne();
+        return;
+      }
+      batch_queue_.push_back(std::move(item));
+      if (IsWorthACommit()) batch_wake_.NotifyOne();
       return;
     }
   }
@@ -108,17 +113,52 @@ std::vector<IngestQueue::Item> IngestQueue::TakeBatch() {
   return batch;
 }
 
-void IngestQueue::WriteBatches() {
-  for (;;) {
-    std::vector<Item> batch;
+void IngestQueue::Gather() {
+  // Deliveries come in waves, because a commit answers many senders at once.
+  // Whoever is ready to run may add to the batch first; nobody is waited for,
+  // so with nothing else to run this costs a microsecond.
+  for (size_t before = 0;;) {
     {
       MutexLock lock(mutex_);
-      for (;;) {
-        batch = TakeBatch();
-        if (!batch.empty()) break;
+      const size_t now = batch_queue_.size();
+      if (now <= before || now >= static_cast<size_t>(options_.batch_size)) {
+        return;
+      }
+      before = now;
+    }
+    std::this_thread::yield();
+  }
+}
+
+bool IngestQueue::IsWorthACommit() const {
+  // Beside a commit in flight a much smaller one costs more than it brings:
+  // what waits goes with the next.
+  return !batch_queue_.empty() &&
+         (stopping_ || 2 * batch_queue_.size() >= events_in_flight_ ||
+          batch_queue_.size() >= static_cast<size_t>(options_.batch_size));
+}
+
+void IngestQueue::WriteBatches() {
+  for (;;) {
+    {
+      MutexLock lock(mutex_);
+      while (!IsWorthACommit()) {
         if (stopping_ && batch_queue_.empty()) return;
         batch_wake_.Wait(mutex_);
       }
+    }
+    Gather();
+    std::vector<Item> batch;
+    {
+      MutexLock lock(mutex_);
+      if (IsWorthACommit()) batch = TakeBatch();
+      if (batch.empty()) {
+        // The subscriptions of all that wait are in flight; the end of that
+        // batch wakes this thread.
+        if (!batch_queue_.empty()) batch_wake_.Wait(mutex_);
+        continue;
+      }
+      events_in_flight_ += batch.size();
     }
     std::vector<Key> keys;
     for (const Item& item : batch) keys.push_back(KeyOf(item.event));
@@ -129,6 +169,7 @@ void IngestQueue::WriteBatches() {
         const auto it = in_flight_.find(key);
         if (it != in_flight_.end()) in_flight_.erase(it);
       }
+      events_in_flight_ -= keys.size();
     }
     // Another writer may wait for the subscriptions of this batch.
     batch_wake_.NotifyAll();

@@ -68,6 +68,9 @@ class IngestQueue {
   };
 
   static Key KeyOf(const store::DeliveredEvent& event);
+  // Lets the threads that are about to add events do so.
+  void Gather() TENURE_EXCLUDES(mutex_);
+  bool IsWorthACommit() const TENURE_REQUIRES(mutex_);
   // The next events whose subscriptions no other batch in flight has: they
   // would only find them locked.
   std::vector<Item> TakeBatch() TENURE_REQUIRES(mutex_);
@@ -96,6 +99,7 @@ class IngestQueue {
   std::deque<std::pair<int64_t, store::DeliveredEvent>> locked_queue_
       TENURE_GUARDED_BY(mutex_);
   std::multiset<Key> in_flight_ TENURE_GUARDED_BY(mutex_);
+  size_t events_in_flight_ TENURE_GUARDED_BY(mutex_) = 0;
   std::vector<std::thread> batch_threads_;
   std::vector<std::thread> other_threads_;
 };
