@@ -22,6 +22,10 @@ namespace {
 // What an event needs is held by others for longer than a statement may wait.
 constexpr char kBusyReason[] = "busy";
 
+// How long an event that goes alone waits for a lock. Others wait behind it, so
+// it is rather stored as received and applied right after.
+constexpr absl::Duration kLoneLockWait = absl::Milliseconds(500);
+
 // How long an event waits that was stored only.
 constexpr absl::Duration kDeferredWait = absl::Minutes(1);
 
@@ -377,6 +381,8 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
   RecordedEvent recorded;
   absl::Status status =
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
+        RETURN_IF_ERROR(
+            tx.Execute(kBoundLockWait, db::MakeParams(kLoneLockWait)).status());
         ASSIGN_OR_RETURN(recorded, RecordInTransaction(tx, route, event, body,
                                                        absl::OkStatus()));
         return absl::OkStatus();
@@ -395,6 +401,7 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
                          RecordInTransaction(tx, route, event, body, status));
         return absl::OkStatus();
       }));
+  recorded.apply_next = busy && recorded.state == EventState::kReceived;
   return recorded;
 }
 

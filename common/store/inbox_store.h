@@ -72,7 +72,8 @@ class InboxStore {
   // another body is set aside as quarantined, and so is an event whose content
   // cannot be (C070, C072). When applying fails for another reason that
   // repetition does not cure, the event is stored as failed with an instant for
-  // the next try, so that nothing acknowledged is lost (R4, C003).
+  // the next try, so that nothing acknowledged is lost (R4, C003); when what it
+  // needs stays locked for half a second, as received with apply_next.
   //
   // Errors are those of the database: the caller must not acknowledge.
   absl::StatusOr<RecordedEvent> Record(const Route& route,

@@ -13,7 +13,7 @@ namespace tenure::store {
 absl::StatusOr<domain::SubscriptionState> SubscriptionStateFromRow(
     const db::Row& row);
 
-// The parameters of update_subscription.sql.
+// A row of the parameters of update_subscriptions.sql.
 db::Params ToParams(int64_t subscription_id,
                     const domain::SubscriptionState& state);
 

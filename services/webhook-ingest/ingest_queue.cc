@@ -132,7 +132,8 @@ void IngestQueue::Gather() {
 
 bool IngestQueue::IsWorthACommit() const {
   // Beside a commit in flight a much smaller one costs more than it brings:
-  // what waits goes with the next.
+  // what waits goes with the next. Half as many is where neither the rate with
+  // many senders nor the latency with few is worse (measured).
   return !batch_queue_.empty() &&
          (stopping_ || 2 * batch_queue_.size() >= events_in_flight_ ||
           batch_queue_.size() >= static_cast<size_t>(options_.batch_size));
@@ -210,11 +211,19 @@ void IngestQueue::Write(std::vector<Item>& batch) {
       locked.emplace_back(event.event_id, std::move(batch[i].event));
     }
   }
-  locked_.Increment(static_cast<double>(locked.size()));
+  ApplyNext(std::move(locked));
+  if (alone.empty()) return;
   MutexLock lock(mutex_);
   // Admitted once, so no bound applies.
   for (Item& item : alone) single_queue_.push_back(std::move(item));
-  if (!alone.empty()) single_wake_.NotifyAll();
+  single_wake_.NotifyAll();
+}
+
+void IngestQueue::ApplyNext(
+    std::vector<std::pair<int64_t, store::DeliveredEvent>> locked) {
+  if (locked.empty()) return;
+  locked_.Increment(static_cast<double>(locked.size()));
+  MutexLock lock(mutex_);
   for (auto& event : locked) {
     if (locked_queue_.size() >= kMaxLocked) break;
     locked_queue_.push_back(std::move(event));
@@ -238,7 +247,11 @@ void IngestQueue::RecordSingles() {
     absl::StatusOr<store::RecordedEvent> recorded =
         inbox_.Record(item->event.route, item->event.event, item->event.body);
     write_seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - started));
-    item->done(std::move(recorded));
+    item->done(recorded);
+    if (!recorded.ok() || !recorded->apply_next) continue;
+    std::vector<std::pair<int64_t, store::DeliveredEvent>> locked;
+    locked.emplace_back(recorded->event_id, std::move(item->event));
+    ApplyNext(std::move(locked));
   }
 }
 

@@ -77,6 +77,9 @@ class IngestQueue {
   void WriteBatches() TENURE_EXCLUDES(mutex_);
   void Write(std::vector<Item>& batch) TENURE_EXCLUDES(mutex_);
   void RecordSingles() TENURE_EXCLUDES(mutex_);
+  // Hands stored events to the thread that applies what was locked.
+  void ApplyNext(std::vector<std::pair<int64_t, store::DeliveredEvent>> locked)
+      TENURE_EXCLUDES(mutex_);
   void ApplyLocked() TENURE_EXCLUDES(mutex_);
   void ApplyOne(int64_t event_id, const store::DeliveredEvent& event);
 

@@ -267,6 +267,46 @@ TEST_F(IngestBatch, R4_AnEventOfALockedSubscriptionIsAppliedRightAfter) {
             "applied");
 }
 
+// A refund names its payment, so it goes alone; it too must not hold up those
+// behind it for as long as the lock lives.
+TEST_F(IngestBatch, F12_ALoneEventOfALockedSubscriptionIsStoredAndApplied) {
+  ASSERT_EQ(stack_->Deliver(Invoice(1, 0).Body()).status, 200);
+  ASSERT_OK_AND_ASSIGN(const auto holder, database_->OpenSession());
+  ASSERT_OK(holder->Exec("BEGIN; SELECT id FROM subscription FOR UPDATE"));
+
+  DeliveredEvent refund = Delivered(Invoice(1, 1).Body());
+  refund.event.event_id = "evt_refund";
+  providers::SubscriptionFacts& facts = refund.event.subscriptions[0];
+  facts.provider_subscription_id.clear();
+  facts.payment_names = {"in_1_0"};
+  providers::Fact fact = facts.facts[0];
+  auto& refunded = *fact.mutable_refunded();
+  refunded.set_payment_key("in_1_0");
+  refunded.set_refund_key("re_1");
+  refunded.set_amount_minor(2000);
+  refunded.set_full(true);
+  facts.facts = {fact};
+  EXPECT_FALSE(store::InboxStore::MayGoTogether(refund));
+  // The session would wait for thirty seconds.
+  ASSERT_OK_AND_ASSIGN(const RecordedEvent recorded,
+                       stack_->RecordEvent(refund.event, refund.body));
+  EXPECT_EQ(StateOf(recorded), "received/busy");
+  EXPECT_TRUE(recorded.apply_next);
+
+  ASSERT_OK(holder->Exec("ROLLBACK"));
+  ASSERT_OK_AND_ASSIGN(
+      const std::optional<RecordedEvent> applied,
+      stack_->inbox().RetryEvent(
+          recorded.event_id,
+          [&](int64_t, absl::string_view)
+              -> absl::StatusOr<store::InboxStore::ParsedEvent> {
+            return store::InboxStore::ParsedEvent{refund.route, refund.event};
+          }));
+  ASSERT_TRUE(applied.has_value());
+  EXPECT_EQ(StateOf(applied), "applied");
+  EXPECT_EQ(Scalar("SELECT status FROM subscription"), "REVOKED");
+}
+
 TEST_F(IngestBatch, C086_APoisonousEventFailsNobodyElse) {
   ASSERT_OK(session_->Exec(R"sql(
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,5 +1,5 @@
 -- Has the locked events of $1 tried at once. One that was applied is marked, so that a try without effect leaves it
--- applied (settle_provider_event).
+-- applied (settle_provider_events).
 WITH old AS MATERIALIZED (
   SELECT id, status, reason, attempt_count
     FROM provider_event
