@@ -21,6 +21,32 @@ constexpr const char* kOutcomes[] = {
     "failed",    "received",    "quarantined", "dead",    "unauthenticated",
     "malformed", "unavailable", "error"};
 
+// What an event is about; types are the provider's, and too many for a label.
+// The last one is that of a delivery which was refused before it was read.
+constexpr const char* kClasses[] = {"payment", "reversal", "lifecycle",
+                                    "name",    "none",     "unread"};
+
+absl::string_view ClassOf(const providers::ProviderEvent& event) {
+  for (const providers::SubscriptionFacts& facts : event.subscriptions) {
+    for (const providers::Fact& fact : facts.facts) {
+      switch (fact.kind_case()) {
+        case providers::Fact::kPaid:
+        case providers::Fact::kPaymentFailed:
+          return "payment";
+        case providers::Fact::kRefunded:
+        case providers::Fact::kRefundReversed:
+        case providers::Fact::kDisputeOpened:
+        case providers::Fact::kDisputeClosed:
+          return "reversal";
+        default:
+          return "lifecycle";
+      }
+    }
+  }
+  const bool names = !event.links.empty() || !event.payment_aliases.empty();
+  return names ? "name" : "none";
+}
+
 absl::string_view RefusalOutcome(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kUnauthenticated:
@@ -54,6 +80,7 @@ struct Told {
   std::string route;
   std::string event_id;
   std::string type;
+  absl::string_view event_class = "unread";
   int64_t bytes = 0;
   std::string request_id;
 };
@@ -95,10 +122,12 @@ IngestEvent::IngestEvent(const host::Routes& routes, IngestQueue& queue,
       verify_seconds_(StageSeconds(registry, "verify")),
       read_seconds_(StageSeconds(registry, "read")) {
   for (const auto& [name, configured] : routes_.all()) {
-    for (const char* outcome : kOutcomes) {
-      counters_[name][outcome] =
-          &registry.Counter("events_total", "deliveries by what became of them",
-                            {{"route", name}, {"outcome", outcome}});
+    for (const char* event_class : kClasses) {
+      for (const char* outcome : kOutcomes) {
+        counters_[name][{event_class, outcome}] = &registry.Counter(
+            "events_total", "deliveries by what became of them",
+            {{"route", name}, {"class", event_class}, {"outcome", outcome}});
+      }
     }
   }
 }
@@ -132,13 +161,14 @@ void IngestEvent::Start(absl::string_view route, providers::Delivery delivery,
   if (delivered.ok()) {
     told.event_id = delivered->event.event_id;
     told.type = delivered->event.type;
+    told.event_class = ClassOf(delivered->event);
   }
   Done finish =
       [this, started, &counters, told = std::move(told),
        done = std::move(done)](absl::StatusOr<store::RecordedEvent> recorded) {
         seconds_.Observe(absl::ToDoubleSeconds(clock_.Monotonic() - started));
         if (!recorded.ok()) {
-          Count(counters, RefusalOutcome(recorded.status()));
+          Count(counters, told.event_class, RefusalOutcome(recorded.status()));
           done(WithRoute(recorded.status(), told.route));
           return;
         }
@@ -188,9 +218,10 @@ absl::StatusOr<store::DeliveredEvent> IngestEvent::Read(
   return delivered;
 }
 
-void IngestEvent::Count(const Counters& counters, absl::string_view outcome) {
+void IngestEvent::Count(const Counters& counters, absl::string_view event_class,
+                        absl::string_view outcome) {
   const auto counter =
-      counters.find(std::string_view(outcome.data(), outcome.size()));
+      counters.find(std::pair(std::string(event_class), std::string(outcome)));
   if (counter != counters.end()) counter->second->Increment();
 }
 

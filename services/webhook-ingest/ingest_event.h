@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -40,12 +41,14 @@ class IngestEvent {
   size_t max_body_bytes() const { return max_body_bytes_; }
 
  private:
-  // Those of one route, by outcome.
-  using Counters = std::map<std::string, prometheus::Counter*, std::less<>>;
+  // Those of one route, by class and outcome.
+  using Counters =
+      std::map<std::pair<std::string, std::string>, prometheus::Counter*>;
 
   absl::StatusOr<store::DeliveredEvent> Read(
       const host::ConfiguredRoute& configured, providers::Delivery delivery);
-  static void Count(const Counters& counters, absl::string_view outcome);
+  static void Count(const Counters& counters, absl::string_view event_class,
+                    absl::string_view outcome);
 
   const host::Routes& routes_;
   IngestQueue& queue_;

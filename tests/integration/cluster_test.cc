@@ -548,8 +548,8 @@ TEST_F(ClusterTest, C137_NoSecretSignatureOrBodyReachesTheLogOrTheMetrics) {
                        HttpGet(cluster_->Address("ingest_probes"), "/metrics"));
   EXPECT_EQ(metrics.status, 200);
   EXPECT_THAT(metrics.body,
-              HasSubstr("tenure_webhook_ingest_events_total{outcome=\"applied\""
-                        ",route=\"stripe\"} 1"));
+              HasSubstr("tenure_webhook_ingest_events_total{class=\"payment\","
+                        "outcome=\"applied\",route=\"stripe\"} 1"));
   ASSERT_OK(cluster_->ingest().Stop().status());
   for (const std::string& text : {cluster_->ingest().Output(), metrics.body}) {
     EXPECT_THAT(text, AllOf(Not(HasSubstr("canary-in-body")),

@@ -20,6 +20,7 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
@@ -256,14 +257,17 @@ class IngestCases : public ::testing::Test {
   // How often a delivery to "stripe" ended so.
   std::string Counted(const std::string& outcome) {
     const std::string text = stack_->registry().Render();
+    int64_t sum = 0;
     for (const absl::string_view line : absl::StrSplit(text, '\n')) {
       if (absl::StrContains(line, "events_total{") &&
           absl::StrContains(line, absl::StrCat("outcome=\"", outcome, "\"")) &&
           absl::StrContains(line, "route=\"stripe\"")) {
-        return std::string(line.substr(line.rfind(' ') + 1));
+        int64_t count = 0;
+        EXPECT_TRUE(absl::SimpleAtoi(line.substr(line.rfind(' ') + 1), &count));
+        sum += count;
       }
     }
-    return "not counted";
+    return absl::StrCat(sum);
   }
 
   static constexpr absl::Duration kMonth = absl::Hours(30 * 24);
