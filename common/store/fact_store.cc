@@ -156,6 +156,7 @@ bool HasPaid(const FactBatch& batch) {
 
 // Whom a customer is linked to.
 struct LinkedSubject {
+  int64_t id = 0;
   std::string external_id;
   bool erased = false;
 };
@@ -176,9 +177,8 @@ std::string ChooseSubject(const FactBatch& batch,
   return batch.subject;
 }
 
-absl::StatusOr<std::string> FindSubject(db::Transaction& tx,
-                                        const FactBatch& batch,
-                                        std::string* parked) {
+absl::Status FindSubject(db::Transaction& tx, const FactBatch& batch,
+                         Destination* destination) {
   std::optional<LinkedSubject> linked;
   if (!batch.customer_id.empty()) {
     ASSIGN_OR_RETURN(const db::Result rows,
@@ -186,12 +186,14 @@ absl::StatusOr<std::string> FindSubject(db::Transaction& tx,
                                 db::MakeParams(batch.route.id, batch.account,
                                                batch.customer_id)));
     if (!rows.empty()) {
-      linked =
-          LinkedSubject{rows[0].Text("external_id"), rows[0].Bool("erased")};
+      linked = LinkedSubject{rows[0].Int64("id"), rows[0].Text("external_id"),
+                             rows[0].Bool("erased")};
       RETURN_IF_ERROR(rows.status());
+      destination->linked_subject_id = linked->id;
     }
   }
-  return ChooseSubject(batch, linked, parked);
+  destination->subject = ChooseSubject(batch, linked, &destination->parked);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::optional<domain::Plan>> BoughtPlan(db::Transaction& tx,
@@ -361,6 +363,26 @@ Source SourceOf(const Author& author) {
   return source;
 }
 
+// Locks the subjects of links against erasure; one whose erasure was waited for
+// is locked as well.
+absl::Status ShareSubjects(db::Transaction& tx, const std::set<int64_t>& ids) {
+  if (ids.empty()) return absl::OkStatus();
+  return tx
+      .Execute(kShareSubjectsById,
+               db::MakeParams(std::vector<int64_t>(ids.begin(), ids.end())))
+      .status();
+}
+
+// The subject of a destination that has no subscription yet.
+absl::StatusOr<int64_t> SubjectOf(db::Transaction& tx,
+                                  const Destination& destination) {
+  if (!destination.linked_subject_id.has_value()) {
+    return EnsureSubject(tx, destination.subject);
+  }
+  RETURN_IF_ERROR(ShareSubjects(tx, {*destination.linked_subject_id}));
+  return *destination.linked_subject_id;
+}
+
 // ---- prepaid orders ----
 
 absl::Status LockPrepaidChain(db::Transaction& tx, int64_t subject_id,
@@ -403,8 +425,7 @@ absl::StatusOr<AppliedFacts> ApplyPrepaid(db::Transaction& tx,
                                           const FactBatch& batch,
                                           const Destination& destination) {
   const domain::Plan& plan = *destination.plan;
-  ASSIGN_OR_RETURN(const int64_t subject_id,
-                   EnsureSubject(tx, destination.subject));
+  ASSIGN_OR_RETURN(const int64_t subject_id, SubjectOf(tx, destination));
   RETURN_IF_ERROR(LockPrepaidChain(tx, subject_id, plan.name));
 
   // Looked for again under the lock: the same payment may be told by two
@@ -581,7 +602,8 @@ absl::Status FindDestinations(db::Transaction& tx,
     to.subscription_id = rows[i].OptionalInt64("subscription_id");
     const auto linked = rows[i].OptionalText("linked_subject");
     if (linked.has_value()) {
-      to.linked = LinkedSubject{*linked, rows[i].Bool("erased")};
+      to.linked = LinkedSubject{rows[i].Int64("linked_subject_id"), *linked,
+                                rows[i].Bool("erased")};
     }
   }
   return rows.status();
@@ -616,6 +638,7 @@ absl::Status Create(db::Transaction& tx, std::vector<Routed>& all,
                     std::set<int64_t>* created) {
   std::vector<Routed*> to_create;
   std::set<std::string> subjects;
+  std::set<int64_t> linked;
   for (Routed& routed : all) {
     // A row is what its facts add up to: none, no row.
     if (routed.subscription_id.has_value() || !routed.outcome->parked.empty() ||
@@ -623,9 +646,14 @@ absl::Status Create(db::Transaction& tx, std::vector<Routed>& all,
       continue;
     }
     to_create.push_back(&routed);
-    subjects.insert(routed.subject);
+    if (routed.linked.has_value()) {
+      linked.insert(routed.linked->id);
+    } else {
+      subjects.insert(routed.subject);
+    }
   }
   if (to_create.empty()) return absl::OkStatus();
+  RETURN_IF_ERROR(ShareSubjects(tx, linked));
   using SubjectIds = std::map<std::string, int64_t>;
   ASSIGN_OR_RETURN(const SubjectIds ids, EnsureSubjects(tx, subjects));
   NewSubscriptions rows;
@@ -633,8 +661,10 @@ absl::Status Create(db::Transaction& tx, std::vector<Routed>& all,
   for (const Routed* routed : to_create) {
     const FactBatch& batch = *routed->batch;
     if (!keys.insert(ProviderKeyOf(batch)).second) continue;
-    rows.Add(ids.at(routed->subject), routed->plan->id, batch.route,
-             batch.account, batch.provider_subscription_id, batch.item_key);
+    rows.Add(routed->linked.has_value() ? routed->linked->id
+                                        : ids.at(routed->subject),
+             routed->plan->id, batch.route, batch.account,
+             batch.provider_subscription_id, batch.item_key);
   }
   using SubscriptionIds = std::map<ProviderKey, int64_t>;
   ASSIGN_OR_RETURN(const SubscriptionIds made,
@@ -650,12 +680,27 @@ absl::Status Create(db::Transaction& tx, std::vector<Routed>& all,
     routed->subscription_id = id->second;
     created->insert(id->second);
   }
-  if (known.empty()) return absl::OkStatus();
-  RETURN_IF_ERROR(FindDestinations(tx, known));
-  for (const Routed* routed : known) {
-    if (!routed->subscription_id) {
-      return InternalError("a subscription vanished");
+  if (!known.empty()) {
+    RETURN_IF_ERROR(FindDestinations(tx, known));
+    for (const Routed* routed : known) {
+      if (!routed->subscription_id) {
+        return InternalError("a subscription vanished");
+      }
     }
+  }
+  // Events of one purchase come together: what had no subscription before may
+  // have one now.
+  std::map<ProviderKey, int64_t> now_there;
+  for (const Routed* routed : to_create) {
+    now_there[ProviderKeyOf(*routed->batch)] = *routed->subscription_id;
+  }
+  for (Routed& routed : all) {
+    if (routed.outcome->parked.empty() || routed.subscription_id) continue;
+    const auto id = now_there.find(ProviderKeyOf(*routed.batch));
+    if (id == now_there.end()) continue;
+    routed.subscription_id = id->second;
+    routed.outcome->parked.clear();
+    Park(routed);
   }
   return absl::OkStatus();
 }
@@ -777,8 +822,7 @@ absl::StatusOr<Destination> Resolve(db::Transaction& tx,
       return destination;
     }
   }
-  ASSIGN_OR_RETURN(destination.subject,
-                   FindSubject(tx, batch, &destination.parked));
+  RETURN_IF_ERROR(FindSubject(tx, batch, &destination));
   if (!destination.parked.empty()) return destination;
   if (batch.product_id.empty()) {
     destination.parked = "unknown_subscription";
@@ -801,8 +845,7 @@ absl::StatusOr<AppliedFacts> Apply(db::Transaction& tx, const FactBatch& batch,
   std::optional<int64_t> id = destination.subscription_id;
   bool new_row = false;
   if (!id) {
-    ASSIGN_OR_RETURN(const int64_t subject_id,
-                     EnsureSubject(tx, destination.subject));
+    ASSIGN_OR_RETURN(const int64_t subject_id, SubjectOf(tx, destination));
     ASSIGN_OR_RETURN(
         id, InsertSubscription(tx, subject_id, destination.plan->id,
                                batch.route, batch.account,

@@ -61,6 +61,8 @@ struct Destination {
   std::optional<int64_t> subscription_id;
   // Set when it is to be created, or chosen from the prepaid chain.
   std::string subject;
+  // Set when that is whom the customer is linked to.
+  std::optional<int64_t> linked_subject_id;
   std::optional<domain::Plan> plan;
   // A single payment that stacks onto the subject's prepaid chain of the plan.
   bool prepaid = false;

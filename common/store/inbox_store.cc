@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <optional>
+#include <set>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -22,9 +23,9 @@ namespace {
 // What an event needs is held by others for longer than a statement may wait.
 constexpr char kBusyReason[] = "busy";
 
-// How long an event that goes alone waits for a lock. Others wait behind it, so
-// it is rather stored as received and applied right after.
-constexpr absl::Duration kLoneLockWait = absl::Milliseconds(500);
+// How long a lock is waited for. Others wait behind: a batch is rather taken
+// apart, and what still waits is stored as received and applied right after.
+constexpr absl::Duration kLockWait = absl::Milliseconds(500);
 
 // How long an event waits that was stored only.
 constexpr absl::Duration kDeferredWait = absl::Minutes(1);
@@ -281,6 +282,8 @@ EventKey KeyOf(const db::Row& row) {
 // What of several events is new.
 struct Arrivals {
   std::vector<size_t> inserted;
+  // Those whose customer is an erased person.
+  std::set<size_t> erased;
   // Stored by an earlier delivery.
   std::map<EventKey, size_t> known;
   // The same event once more among these, and its first.
@@ -320,6 +323,7 @@ absl::StatusOr<Arrivals> InsertEvents(
     const size_t i = key->second;
     arrivals.known.erase(key);
     arrivals.inserted.push_back(i);
+    if (inserted[k].Bool("customer_erased")) arrivals.erased.insert(i);
     RecordedEvent& event = recorded[i].emplace();
     event.event_id = inserted[k].Int64("id");
     event.state = StoredAs(*events[i], &event.reason);
@@ -366,6 +370,30 @@ absl::Status FindDuplicates(
   return rows.status();
 }
 
+// The event as an earlier delivery left it, if it was received: somebody acts
+// on it already, and may hold its row while waiting for others (F12).
+absl::StatusOr<std::optional<RecordedEvent>> FindReceived(
+    db::Transaction& tx, const Route& route,
+    const providers::ProviderEvent& event, const std::string& digest) {
+  db::RowArrays key(4);
+  key.AddRow(route.id, event.account, event.livemode, event.event_id);
+  ASSIGN_OR_RETURN(const db::Result rows,
+                   tx.Execute(kSelectProviderEvents, key.ToParams()));
+  if (rows.empty() || rows[0].Text("status") != "received" ||
+      rows[0].Bytea("body_sha256") != digest) {
+    RETURN_IF_ERROR(rows.status());
+    return std::nullopt;
+  }
+  RecordedEvent recorded;
+  recorded.event_id = rows[0].Int64("id");
+  recorded.reason = rows[0].Text("reason");
+  recorded.duplicate = true;
+  // The thread that applies right after has given this one up.
+  recorded.apply_next = recorded.reason == kBusyReason;
+  RETURN_IF_ERROR(rows.status());
+  return recorded;
+}
+
 }  // namespace
 
 absl::string_view EventStateName(EventState state) {
@@ -382,7 +410,7 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
   absl::Status status =
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
         RETURN_IF_ERROR(
-            tx.Execute(kBoundLockWait, db::MakeParams(kLoneLockWait)).status());
+            tx.Execute(kBoundLockWait, db::MakeParams(kLockWait)).status());
         ASSIGN_OR_RETURN(recorded, RecordInTransaction(tx, route, event, body,
                                                        absl::OkStatus()));
         return absl::OkStatus();
@@ -401,7 +429,7 @@ absl::StatusOr<RecordedEvent> InboxStore::Record(
                          RecordInTransaction(tx, route, event, body, status));
         return absl::OkStatus();
       }));
-  recorded.apply_next = busy && recorded.state == EventState::kReceived;
+  recorded.apply_next |= busy && recorded.state == EventState::kReceived;
   return recorded;
 }
 
@@ -421,6 +449,9 @@ absl::StatusOr<RecordedEvent> InboxStore::RecordInTransaction(
   if (!inserted.empty()) {
     recorded.event_id = inserted[0].Int64("id");
   } else {
+    ASSIGN_OR_RETURN(const std::optional<RecordedEvent> received,
+                     FindReceived(tx, route, event, sha256));
+    if (received.has_value()) return *received;
     ASSIGN_OR_RETURN(
         const db::Result stored,
         tx.Execute(kLockProviderEvent,
@@ -474,10 +505,13 @@ InboxStore::RecordTogether(absl::Span<const DeliveredEvent* const> events) {
     digests.push_back(Sha256(event->body));
   }
   std::vector<std::optional<RecordedEvent>> recorded;
-  RETURN_IF_ERROR(pool_.RunTransaction([&](db::Transaction& tx) {
-    recorded.assign(events.size(), std::nullopt);
-    return RecordInTransaction(tx, events, digests, recorded);
-  }));
+  RETURN_IF_ERROR(
+      pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
+        recorded.assign(events.size(), std::nullopt);
+        RETURN_IF_ERROR(
+            tx.Execute(kBoundLockWait, db::MakeParams(kLockWait)).status());
+        return RecordInTransaction(tx, events, digests, recorded);
+      }));
   return recorded;
 }
 
@@ -535,7 +569,8 @@ absl::Status InboxStore::RecordInTransaction(
       event.reason = "subscription_locked";
       event.apply_next = true;
     }
-    if (event.state != EventState::kApplied || outcome.subject_erased) {
+    if (event.state != EventState::kApplied || outcome.subject_erased ||
+        arrivals.erased.count(applied[k]) != 0) {
       otherwise.Add(event, /*attempt_count=*/0, "", /*fresh=*/true);
     }
   }

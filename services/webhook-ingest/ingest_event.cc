@@ -172,9 +172,9 @@ void IngestEvent::Start(absl::string_view route, providers::Delivery delivery,
           done(WithRoute(recorded.status(), told.route));
           return;
         }
-        Count(counters, recorded->duplicate
-                            ? "duplicate"
-                            : store::EventStateName(recorded->state));
+        Count(counters, told.event_class,
+              recorded->duplicate ? "duplicate"
+                                  : store::EventStateName(recorded->state));
         LogRecorded(told, *recorded);
         done(std::move(recorded));
       };

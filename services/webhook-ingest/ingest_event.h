@@ -32,6 +32,11 @@ class IngestEvent {
               FloodGuard& floods, const Clock& clock, size_t max_body_bytes,
               obs::Registry& registry);
 
+  // Stops the queue: what waits in it tells of its end here.
+  ~IngestEvent() { queue_.Stop(); }
+  IngestEvent(const IngestEvent&) = delete;
+  IngestEvent& operator=(const IngestEvent&) = delete;
+
   void Start(absl::string_view route, providers::Delivery delivery, Done done);
 
   // Start, waited for.

@@ -15,6 +15,12 @@ namespace {
 // to the retry job.
 constexpr size_t kMaxLocked = 256;
 
+// Bodies that may wait for a writer; the listener's own bound ends when it has
+// answered, and it answers without waiting when the database does not.
+constexpr size_t kMaxQueuedBytes = size_t{64} * 1024 * 1024;
+// A statement takes a batch as one text, in hex.
+constexpr size_t kMaxBatchBytes = size_t{8} * 1024 * 1024;
+
 }  // namespace
 
 IngestQueue::IngestQueue(store::InboxStore& inbox, const Options& options,
@@ -35,13 +41,9 @@ IngestQueue::IngestQueue(store::InboxStore& inbox, const Options& options,
                               "events that were recorded alone")),
       locked_(registry.Counter(
           "ingest_locked_total",
-          "events whose subscription was locked elsewhere, applied later")) {
-  prometheus::Gauge& depth = registry.Gauge(
-      "ingest_queue_events", "verified events that wait to be recorded");
-  registry.OnRender([this, &depth] {
-    MutexLock lock(mutex_);
-    depth.Set(static_cast<double>(batch_queue_.size() + single_queue_.size()));
-  });
+          "events whose subscription was locked elsewhere, applied later")),
+      queued_(registry.Gauge("ingest_queue_events",
+                             "verified events that wait to be recorded")) {
   for (int i = 0; i < options_.batch_writers; ++i) {
     batch_threads_.emplace_back([this] { WriteBatches(); });
   }
@@ -51,37 +53,60 @@ IngestQueue::IngestQueue(store::InboxStore& inbox, const Options& options,
   other_threads_.emplace_back([this] { ApplyLocked(); });
 }
 
-IngestQueue::~IngestQueue() {
+IngestQueue::~IngestQueue() { Stop(); }
+
+void IngestQueue::Stop() {
   {
     MutexLock lock(mutex_);
     stopping_ = true;
   }
   batch_wake_.NotifyAll();
   for (std::thread& thread : batch_threads_) thread.join();
-  // What a batch gave up goes to the others, so they end after it.
+  batch_threads_.clear();
+  {
+    MutexLock lock(mutex_);
+    batches_done_ = true;
+  }
   single_wake_.NotifyAll();
   locked_wake_.NotifyAll();
   for (std::thread& thread : other_threads_) thread.join();
+  other_threads_.clear();
 }
 
 void IngestQueue::Submit(store::DeliveredEvent event, Done done) {
   const bool together = store::InboxStore::MayGoTogether(event);
+  const Key key = KeyOf(event);
   Item item{std::move(event), std::move(done), clock_.Monotonic()};
   {
     MutexLock lock(mutex_);
-    if (batch_queue_.size() + single_queue_.size() <
-        static_cast<size_t>(options_.max_queued)) {
+    if (!stopping_ &&
+        batch_queue_.size() + single_queue_.size() <
+            static_cast<size_t>(options_.max_queued) &&
+        queued_bytes_ + item.event.body.size() <= kMaxQueuedBytes) {
+      NoteQueued(item);
       if (!together) {
         single_queue_.push_back(std::move(item));
         single_wake_.NotifyOne();
         return;
       }
       batch_queue_.push_back(std::move(item));
-      if (IsWorthACommit()) batch_wake_.NotifyOne();
+      // The end of the batch that has its subscription wakes the writers.
+      const bool may_go = key == Key() || in_flight_.count(key) == 0;
+      if (may_go && IsWorthACommit()) batch_wake_.NotifyOne();
       return;
     }
   }
   item.done(OverloadedError("the queue of deliveries"));
+}
+
+void IngestQueue::NoteQueued(const Item& item) {
+  queued_bytes_ += item.event.body.size();
+  queued_.Increment();
+}
+
+void IngestQueue::NoteTaken(const Item& item) {
+  queued_bytes_ -= item.event.body.size();
+  queued_.Decrement();
 }
 
 IngestQueue::Key IngestQueue::KeyOf(const store::DeliveredEvent& delivered) {
@@ -95,7 +120,8 @@ std::vector<IngestQueue::Item> IngestQueue::TakeBatch() {
   std::vector<Item> batch;
   std::vector<Item> passed;
   const std::multiset<Key> others = in_flight_;
-  while (!batch_queue_.empty() &&
+  size_t bytes = 0;
+  while (!batch_queue_.empty() && bytes < kMaxBatchBytes &&
          batch.size() < static_cast<size_t>(options_.batch_size)) {
     Item item = std::move(batch_queue_.front());
     batch_queue_.pop_front();
@@ -105,6 +131,8 @@ std::vector<IngestQueue::Item> IngestQueue::TakeBatch() {
       continue;
     }
     if (key != Key()) in_flight_.insert(key);
+    bytes += item.event.body.size();
+    NoteTaken(item);
     batch.push_back(std::move(item));
   }
   batch_queue_.insert(batch_queue_.begin(),
@@ -215,7 +243,10 @@ void IngestQueue::Write(std::vector<Item>& batch) {
   if (alone.empty()) return;
   MutexLock lock(mutex_);
   // Admitted once, so no bound applies.
-  for (Item& item : alone) single_queue_.push_back(std::move(item));
+  for (Item& item : alone) {
+    NoteQueued(item);
+    single_queue_.push_back(std::move(item));
+  }
   single_wake_.NotifyAll();
 }
 
@@ -226,6 +257,8 @@ void IngestQueue::ApplyNext(
   MutexLock lock(mutex_);
   for (auto& event : locked) {
     if (locked_queue_.size() >= kMaxLocked) break;
+    // The inbox has it.
+    event.second.body.clear();
     locked_queue_.push_back(std::move(event));
     locked_wake_.NotifyOne();
   }
@@ -236,10 +269,11 @@ void IngestQueue::RecordSingles() {
     std::optional<Item> item;
     {
       MutexLock lock(mutex_);
-      while (single_queue_.empty() && !stopping_) single_wake_.Wait(mutex_);
+      while (single_queue_.empty() && !batches_done_) single_wake_.Wait(mutex_);
       if (single_queue_.empty()) return;
       item = std::move(single_queue_.front());
       single_queue_.pop_front();
+      NoteTaken(*item);
     }
     alone_.Increment();
     const absl::Duration started = clock_.Monotonic();

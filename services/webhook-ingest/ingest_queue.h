@@ -55,7 +55,11 @@ class IngestQueue {
   IngestQueue(const IngestQueue&) = delete;
   IngestQueue& operator=(const IngestQueue&) = delete;
 
-  // OVERLOADED when too many wait.
+  // What the destructor does, for owners of what the answers use. Nothing may
+  // be submitted any more. Repeatable.
+  void Stop() TENURE_EXCLUDES(mutex_);
+
+  // OVERLOADED when too many wait, or too many bytes.
   void Submit(store::DeliveredEvent event, Done done) TENURE_EXCLUDES(mutex_);
 
  private:
@@ -68,6 +72,8 @@ class IngestQueue {
   };
 
   static Key KeyOf(const store::DeliveredEvent& event);
+  void NoteQueued(const Item& item) TENURE_REQUIRES(mutex_);
+  void NoteTaken(const Item& item) TENURE_REQUIRES(mutex_);
   // Lets the threads that are about to add events do so.
   void Gather() TENURE_EXCLUDES(mutex_);
   bool IsWorthACommit() const TENURE_REQUIRES(mutex_);
@@ -91,12 +97,16 @@ class IngestQueue {
   prometheus::Histogram& write_seconds_;
   prometheus::Counter& alone_;
   prometheus::Counter& locked_;
+  prometheus::Gauge& queued_;
 
   Mutex mutex_;
   CondVar batch_wake_;
   CondVar single_wake_;
   CondVar locked_wake_;
   bool stopping_ TENURE_GUARDED_BY(mutex_) = false;
+  // What a batch gave up is in the other queue by now.
+  bool batches_done_ TENURE_GUARDED_BY(mutex_) = false;
+  size_t queued_bytes_ TENURE_GUARDED_BY(mutex_) = 0;
   std::deque<Item> batch_queue_ TENURE_GUARDED_BY(mutex_);
   std::deque<Item> single_queue_ TENURE_GUARDED_BY(mutex_);
   std::deque<std::pair<int64_t, store::DeliveredEvent>> locked_queue_

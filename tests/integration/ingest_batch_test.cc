@@ -375,6 +375,78 @@ TEST_F(IngestBatch, D14_NothingIsKeptOfWhatIsSaidAboutAnErasedPerson) {
             "evt_1_1 true,evt_2_0 false");
 }
 
+// What may still have to wait needs its body, whoever it is about.
+TEST_F(IngestBatch, D14_R4_AnErasedPersonsEventKeepsItsBodyUntilItIsSettled) {
+  ASSERT_OK(Together(*stack_, {Delivered(Invoice(1, 0).Body())}).status());
+  ASSERT_OK(session_->Exec(
+      "INSERT INTO customer_link (route_id, account, customer_id, subject_id) "
+      "SELECT r.id, '', 'cus_1', u.id FROM route r, subject u WHERE r.name = "
+      "'stripe'; UPDATE subject SET external_id = 'erased/1', erased_at = "
+      "tenure_now()"));
+  ASSERT_OK_AND_ASSIGN(const auto holder, database_->OpenSession());
+  ASSERT_OK(holder->Exec("BEGIN; SELECT id FROM subscription FOR UPDATE"));
+  ASSERT_OK_AND_ASSIGN(const Recorded recorded,
+                       Together(*stack_, {Delivered(Invoice(1, 1).Body())}));
+  EXPECT_THAT(StatesOf(recorded), ElementsAre("received/subscription_locked"));
+  EXPECT_EQ(Scalar("SELECT (body IS NOT NULL)::text FROM provider_event WHERE "
+                   "external_event_id = 'evt_1_1'"),
+            "true");
+  ASSERT_OK(holder->Exec("ROLLBACK"));
+  ASSERT_OK(database_->SetClockOffset(absl::Minutes(2)));
+  ASSERT_OK_AND_ASSIGN(const auto later,
+                       IngestStack::Make(database_->conninfo()));
+  EXPECT_THAT(later->RetryWaiting(), IsOkAndHolds(1));
+  EXPECT_EQ(Scalar("SELECT status || ' ' || (body IS NULL) FROM provider_event "
+                   "WHERE external_event_id = 'evt_1_1'"),
+            "applied true");
+  EXPECT_EQ(Scalar("SELECT term_no::text FROM subscription"), "2");
+}
+
+// An erasure under way has the subject; a linked customer's new subscription
+// waits for it and then belongs to the erased row, not to a new one of the
+// name.
+TEST_F(IngestBatch, D14_ALinkedPersonIsNotMadeAnewDuringHisErasure) {
+  ASSERT_OK(session_->Exec(
+      "INSERT INTO subject (external_id) VALUES ('u1'); INSERT INTO "
+      "customer_link (route_id, account, customer_id, subject_id) SELECT r.id, "
+      "'', 'cus_1', u.id FROM route r, subject u WHERE r.name = 'stripe'"));
+  ASSERT_OK_AND_ASSIGN(const auto eraser, database_->OpenSession());
+  ASSERT_OK(
+      eraser->Exec("BEGIN; SELECT id FROM subject FOR UPDATE; UPDATE subject "
+                   "SET external_id "
+                   "= 'erased/1', erased_at = tenure_now()"));
+  absl::StatusOr<Recorded> recorded = Recorded();
+  std::thread batch(
+      [&] { recorded = Together(*stack_, {Delivered(Invoice(1, 0).Body())}); });
+  // Until it waits for the eraser.
+  for (int i = 0; i < 1000; ++i) {
+    if (Scalar("SELECT count(*)::text FROM pg_locks WHERE NOT granted") !=
+        "0") {
+      break;
+    }
+    EXPECT_OK(session_->Exec("SELECT pg_sleep(0.001)"));
+  }
+  ASSERT_OK(eraser->Exec("COMMIT"));
+  batch.join();
+  ASSERT_OK(recorded.status());
+  EXPECT_THAT(StatesOf(*recorded), ElementsAre("applied"));
+  EXPECT_EQ(Scalar("SELECT count(*) || ' ' || min(external_id) FROM subject"),
+            "1 erased/1");
+  EXPECT_EQ(Scalar("SELECT (body IS NULL)::text FROM provider_event"), "true");
+}
+
+// Events of one purchase come together; the one that names neither product nor
+// subject finds the subscription that the other creates.
+TEST_F(IngestBatch, C011_AnEventFindsTheSubscriptionThatItsBatchCreates) {
+  StripeInvoice second = Invoice(1, 1);
+  second.subject = "";
+  ASSERT_OK_AND_ASSIGN(const Recorded recorded,
+                       Together(*stack_, {Delivered(second.Body()),
+                                          Delivered(Invoice(1, 0).Body())}));
+  EXPECT_THAT(StatesOf(recorded), ElementsAre("applied", "applied"));
+  EXPECT_EQ(Scalar("SELECT term_no::text FROM subscription"), "2");
+}
+
 // Two batches with the same events in opposite orders: inserted as they came,
 // each would wait for a key that the other has.
 TEST_F(IngestBatch, R8_BatchesOfTheSameEventsInOppositeOrdersDoNotDeadlock) {

@@ -1,5 +1,5 @@
 -- Where facts go, looked up before any lock: the subscription of a provider's key, and the subject of his customer.
-SELECT u.n, s.id AS subscription_id, c.external_id AS linked_subject, c.erased_at IS NOT NULL AS erased
+SELECT u.n, s.id AS subscription_id, c.id AS linked_subject_id, c.external_id AS linked_subject, c.erased_at IS NOT NULL AS erased
   FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[], $5::text[], $6::text[])
        u (n, route_id, account, provider_subscription_id, item_key, customer_id)
   LEFT JOIN subscription s
