@@ -307,7 +307,7 @@ TEST_F(IngestBatch, F12_ALoneEventOfALockedSubscriptionIsStoredAndApplied) {
   EXPECT_EQ(Scalar("SELECT status FROM subscription"), "REVOKED");
 }
 
-TEST_F(IngestBatch, C086_APoisonousEventFailsNobodyElse) {
+TEST_F(IngestBatch, R4_APoisonousEventFailsNobodyElse) {
   ASSERT_OK(session_->Exec(R"sql(
 CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN RAISE EXCEPTION 'refused by the test'; END $$;
