@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/base/crypto.h"
+#include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/proto_time.h"
 #include "common/base/secret_file.h"
@@ -231,6 +232,25 @@ absl::Status Routes::Register(db::Pool& pool) {
 const ConfiguredRoute* Routes::Find(absl::string_view name) const {
   const auto it = routes_.find(std::string_view(name.data(), name.size()));
   return it == routes_.end() ? nullptr : it->second.get();
+}
+
+const ConfiguredRoute* Routes::FindById(int64_t route_id) const {
+  for (const auto& [name, configured] : routes_) {
+    if (configured->route().id == route_id) return configured.get();
+  }
+  return nullptr;
+}
+
+absl::StatusOr<store::InboxStore::ParsedEvent> Routes::ReadStored(
+    int64_t route_id, absl::string_view body) const {
+  const ConfiguredRoute* route = FindById(route_id);
+  if (route == nullptr) {
+    return InternalError(absl::StrCat("route ", route_id, " is not known"));
+  }
+  store::InboxStore::ParsedEvent parsed;
+  parsed.route = route->route();
+  ASSIGN_OR_RETURN(parsed.event, route->adapter()->Parse(body));
+  return parsed;
 }
 
 bool Routes::ReloadKeys() {

@@ -1,6 +1,7 @@
 #ifndef TENURE_SERVICES_HOST_ROUTES_H_
 #define TENURE_SERVICES_HOST_ROUTES_H_
 
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <string>
@@ -15,6 +16,7 @@
 #include "common/obs/metrics.h"
 #include "common/providers/provider_adapter.h"
 #include "common/store/fact_store.h"
+#include "common/store/inbox_store.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "tenure/config/v1/config.pb.h"
 
@@ -82,6 +84,11 @@ class Routes {
 
   // nullptr when there is none.
   const ConfiguredRoute* Find(absl::string_view name) const;
+  const ConfiguredRoute* FindById(int64_t route_id) const;
+
+  // Reads the body of a stored event again, by the adapter of its route.
+  absl::StatusOr<store::InboxStore::ParsedEvent> ReadStored(
+      int64_t route_id, absl::string_view body) const;
 
   const std::map<std::string, std::unique_ptr<ConfiguredRoute>, std::less<>>&
   all() const {

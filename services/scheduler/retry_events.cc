@@ -3,8 +3,6 @@
 #include <optional>
 #include <string>
 
-#include "absl/strings/str_cat.h"
-#include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 
@@ -27,9 +25,8 @@ bool IsFailure(EventState state) {
 
 RetryEvents::RetryEvents(const host::Routes& routes, store::InboxStore& inbox,
                          int64_t batch_size, obs::Registry& registry)
-    : inbox_(inbox), batch_size_(batch_size) {
+    : routes_(routes), inbox_(inbox), batch_size_(batch_size) {
   for (const auto& [name, configured] : routes.all()) {
-    routes_[configured->route().id] = configured.get();
     route_ids_.push_back(configured->route().id);
   }
   for (const EventState state :
@@ -49,7 +46,7 @@ absl::Status RetryEvents::Run(const std::function<bool()>& stop,
     ASSIGN_OR_RETURN(const std::optional<store::RecordedEvent> recorded,
                      inbox_.RetryNext(route_ids_, [this](int64_t route_id,
                                                          absl::string_view b) {
-                       return Parse(route_id, b);
+                       return routes_.ReadStored(route_id, b);
                      }));
     if (!recorded.has_value()) break;
     ++outcome->batch_count;
@@ -66,18 +63,6 @@ absl::Status RetryEvents::Run(const std::function<bool()>& stop,
                           {"reason", recorded->reason}});
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<store::InboxStore::ParsedEvent> RetryEvents::Parse(
-    int64_t route_id, absl::string_view body) const {
-  const auto route = routes_.find(route_id);
-  if (route == routes_.end()) {
-    return InternalError(absl::StrCat("route ", route_id, " is not known"));
-  }
-  store::InboxStore::ParsedEvent parsed;
-  parsed.route = route->second->route();
-  ASSIGN_OR_RETURN(parsed.event, route->second->adapter()->Parse(body));
-  return parsed;
 }
 
 }  // namespace tenure::scheduler

@@ -33,12 +33,9 @@ class RetryEvents {
   absl::Status Run(const std::function<bool()>& stop, JobOutcome* outcome);
 
  private:
-  absl::StatusOr<store::InboxStore::ParsedEvent> Parse(
-      int64_t route_id, absl::string_view body) const;
-
+  const host::Routes& routes_;
   store::InboxStore& inbox_;
   const int64_t batch_size_;
-  std::map<int64_t, const host::ConfiguredRoute*> routes_;
   std::vector<int64_t> route_ids_;
   std::map<store::EventState, prometheus::Counter*> counters_;
 };

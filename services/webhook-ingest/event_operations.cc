@@ -10,12 +10,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "common/base/crypto.h"
 #include "common/base/error.h"
 #include "common/base/log.h"
 #include "common/base/proto_time.h"
 #include "common/base/status_macros.h"
 #include "common/store/request_log.h"
+#include "services/webhook-ingest/request_key.h"
 #include "services/webhook-ingest/statements.h"
 #include "services/webhook-ingest/subscription_history.h"
 
@@ -411,22 +411,6 @@ absl::StatusOr<int64_t> FromToken(const std::string& token) {
 
 // ---- writes ----
 
-// SHA-256 of what counts as the request: all of it but who repeats it and why.
-template <typename Request>
-store::RequestKey KeyOf(const std::string& environment,
-                        absl::string_view method, const Request& request) {
-  store::RequestKey key;
-  key.method = absl::StrCat(environment, "/", method);
-  key.author = {request.context().request_id(), request.context().actor(),
-                request.context().reason()};
-  Request counted = request;
-  counted.mutable_context()->clear_actor();
-  counted.mutable_context()->clear_reason();
-  // No message here has a map, so the bytes are the same everywhere.
-  key.sha256 = Sha256(counted.SerializeAsString());
-  return key;
-}
-
 // Has locked events tried at once, with their audit rows.
 absl::Status ReplayLocked(db::Transaction& tx, const std::vector<int64_t>& ids,
                           const pb::OperatorContext& context) {
@@ -494,14 +478,6 @@ absl::Status EventOperations::List(const pb::ListEventsRequest& request,
   });
 }
 
-const host::ConfiguredRoute* EventOperations::FindRoute(
-    int64_t route_id) const {
-  for (const auto& [name, configured] : routes_.all()) {
-    if (configured->route().id == route_id) return configured.get();
-  }
-  return nullptr;
-}
-
 namespace {
 
 // Under which names its subscriptions and payments may be found.
@@ -529,7 +505,7 @@ absl::Status EventOperations::AddFacts(db::Transaction& tx, int64_t event_id,
                    tx.Execute(kSelectEventBody, db::MakeParams(event_id)));
   std::vector<std::string> subscriptions;
   std::vector<std::string> payments;
-  const host::ConfiguredRoute* route = FindRoute(route_id);
+  const host::ConfiguredRoute* route = routes_.FindById(route_id);
   if (route != nullptr && !rows.empty() && !rows[0].IsNull("body")) {
     // What cannot be read now gave no fact that its body would lead to.
     const absl::StatusOr<providers::ProviderEvent> event =
@@ -698,7 +674,7 @@ absl::Status EventOperations::Once(
     absl::string_view method, const Request& request, Response* response,
     absl::FunctionRef<absl::Status(db::Transaction&)> write,
     absl::FunctionRef<Outcomes(Response*)> outcomes) {
-  const store::RequestKey key = KeyOf(environment_, method, request);
+  const store::RequestKey key = RequestKeyOf(environment_, method, request);
   bool repeated = false;
   std::string answer;
   RETURN_IF_ERROR(
@@ -758,23 +734,15 @@ absl::Status EventOperations::Try(const Outcomes& waiting) {
   ASSIGN_OR_RETURN(
       const db::Result rows,
       pool_.Execute(kSelectEventOutcomes, db::MakeParams(IdsOf(waiting))));
-  const auto parse = [this](int64_t route_id, absl::string_view body)
-      -> absl::StatusOr<store::InboxStore::ParsedEvent> {
-    const host::ConfiguredRoute* route = FindRoute(route_id);
-    if (route == nullptr) {
-      return InternalError(absl::StrCat("route ", route_id, " is not known"));
-    }
-    store::InboxStore::ParsedEvent parsed;
-    parsed.route = route->route();
-    ASSIGN_OR_RETURN(parsed.event, route->adapter()->Parse(body));
-    return parsed;
+  const auto parse = [this](int64_t route_id, absl::string_view body) {
+    return routes_.ReadStored(route_id, body);
   };
   const absl::Duration end = clock_.Monotonic() + kTryBudget;
   for (size_t i = 0; i < rows.size() && clock_.Monotonic() < end; ++i) {
     const int64_t id = rows[i].Int64("id");
     // Somebody else was faster, or has to do it.
     if (rows[i].Text("status") != "received" ||
-        FindRoute(rows[i].Int64("route_id")) == nullptr) {
+        routes_.FindById(rows[i].Int64("route_id")) == nullptr) {
       continue;
     }
     const absl::Status tried = inbox_.RetryEvent(id, parse).status();

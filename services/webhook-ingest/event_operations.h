@@ -70,7 +70,6 @@ class EventOperations {
   absl::Status AddFacts(db::Transaction& tx, int64_t event_id, int64_t route_id,
                         webhook::v1::GetEventResponse* response);
   // nullptr when it is another process's.
-  const host::ConfiguredRoute* FindRoute(int64_t route_id) const;
 
   db::Pool& pool_;
   store::InboxStore& inbox_;

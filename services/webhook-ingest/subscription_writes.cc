@@ -16,6 +16,7 @@
 #include "common/domain/lifecycle.h"
 #include "common/store/catalog_store.h"
 #include "common/store/request_log.h"
+#include "services/webhook-ingest/request_key.h"
 #include "services/webhook-ingest/statements.h"
 #include "services/webhook-ingest/subscription_convert.h"
 
@@ -219,22 +220,6 @@ absl::StatusOr<store::NewGrant> ToNewGrant(const ParsedGrant& parsed,
   return grant;
 }
 
-// SHA-256 of what counts as the request: all of it but who repeats it and why.
-template <typename Request>
-store::RequestKey KeyOf(const std::string& environment,
-                        absl::string_view method, const Request& request) {
-  store::RequestKey key;
-  key.method = absl::StrCat(environment, "/", method);
-  key.author = {request.context().request_id(), request.context().actor(),
-                request.context().reason()};
-  Request counted = request;
-  counted.mutable_context()->clear_actor();
-  counted.mutable_context()->clear_reason();
-  // No message here has a map, so the bytes are the same everywhere.
-  key.sha256 = Sha256(counted.SerializeAsString());
-  return key;
-}
-
 // True for errors that say nothing about the row: the whole batch is tried
 // again by the caller.
 bool IsTransient(const absl::Status& status) {
@@ -291,7 +276,7 @@ template <typename Request, typename Response>
 absl::Status SubscriptionWrites::Once(absl::string_view method,
                                       const Request& request,
                                       Response* response, Body body) {
-  const store::RequestKey key = KeyOf(environment_, method, request);
+  const store::RequestKey key = RequestKeyOf(environment_, method, request);
   bool repeated = false;
   RETURN_IF_ERROR(
       pool_.RunTransaction([&](db::Transaction& tx) -> absl::Status {
@@ -434,7 +419,7 @@ absl::Status SubscriptionWrites::BatchGrant(
       SetFailure(parsed.status(), result(i));
       continue;
     }
-    Row row{i, KeyOf(environment_, "Grant", request.grants(i)),
+    Row row{i, RequestKeyOf(environment_, "Grant", request.grants(i)),
             *std::move(parsed)};
     const auto [it, is_new] =
         first_of_id.emplace(row.key.author.request_id, rows.size());
